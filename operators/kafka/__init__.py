@@ -1,0 +1,1 @@
+"""Kafka in and out: consumer session, ReadTopic, WriteTopic."""

@@ -1,0 +1,1 @@
+"""Wiring, configuration and the command line; no thinking."""
