@@ -1,8 +1,10 @@
 """Packaging: four folders of this repository become one import name, `slotstream`.
 
 `schemas/`, `operators/` and `pipelines/` are also the names of unrelated distributions on PyPI, so they are never
-importable bare: the dict below is both the package list and the folder map (`slotstream` itself is a PEP 420 namespace).
+importable bare: the dict below is both the package list and the folder map (`slotstream` is a PEP 420 namespace).
 """
+
+from pathlib import Path
 
 from setuptools import setup
 
@@ -20,8 +22,8 @@ VLLM_VERSION = "0.32.0"
 setup(
     name="slotstream",
     version="0.1.0",
-    description="Typed decisions with probabilities for every record of a Kafka topic, read off a DiffusionGemma canvas.",
-    long_description=open("README.md", encoding="utf-8").read(),
+    description="Typed decisions with probabilities for every Kafka record, read off a DiffusionGemma canvas.",
+    long_description=Path("README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11,<3.13",

@@ -68,13 +68,13 @@ class DecisionSchemaError(ConfigError):
 
 
 class OutputSchemaRefused(SlotstreamError):
-    """The registry refuses a derived output schema. Fault: its compatibility rules. Next: stop; nothing is dead-lettered."""
+    """The registry refuses a derived output schema. Fault: its compatibility rules. Next: stop, no dead letter."""
 
     exit_code = 3
 
 
 class DeadLetterLimitReached(SlotstreamError):
-    """Too large a share of recent records went to `dead`. Fault: configuration or upstream. Next: stop, commit what is done."""
+    """Too large a share of recent records went to `dead`. Fault: configuration or upstream. Next: stop."""
 
     exit_code = 4
 
@@ -86,25 +86,25 @@ class MarkError(SlotstreamError):
 
 
 class EngineNotCapable(SlotstreamError):
-    """The engine cannot do what the plan needs. Fault: model, checkpoint or vLLM version. Next: the worker does not start."""
+    """The engine cannot do what the plan needs. Fault: model or vLLM version. Next: the worker does not start."""
 
     exit_code = 2
 
 
 class EngineError(SlotstreamError):
-    """The engine failed, stalled or died. Fault: the engine's. Next: raised, so the bundle is retried; no record is blamed."""
+    """The engine failed, stalled or died. Fault: its own. Next: the bundle is retried, no record is blamed."""
 
 
 class BrokerError(SlotstreamError):
-    """Kafka refused or failed. Fault: the broker or the way to it. Next: raised; work goes on from committed offsets."""
+    """Kafka refused or failed. Fault: the broker's or the network's. Next: work goes on from committed offsets."""
 
 
 class RegistryUnavailable(SlotstreamError):
-    """The schema registry does not answer. Fault: the registry or the way to it. Next: pause and retry, never a dead letter."""
+    """The schema registry does not answer. Fault: its own or the network's. Next: pause and retry, no dead letter."""
 
 
 class RecordError(SlotstreamError):
-    """This record cannot be decided. Fault: the record's (or its producer's). Next: it goes to `dead`; nothing else stops.
+    """This record cannot be decided. Fault: the record's or its producer's. Next: it goes to `dead`, nothing stops.
 
     Args:
         message: what is wrong, without any record text.

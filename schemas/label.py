@@ -50,7 +50,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """All labels of one record, with their making. `route` is never "dead": a record that cannot be decided has an error.
+    """All labels of one record, with their making. A record that cannot be decided has an error instead.
 
     id: see Origin.decision_id.  prompt_hash: of the prefix and canvas token ids that asked.
     draws: reads per canvas.  truncated: the state was cut, as the schema allows.  decided_at_ms: Unix milliseconds.

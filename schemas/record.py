@@ -14,7 +14,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 class Origin:
     """Where a record was read. With a decision schema's hash it is the record's id, in every copy of it.
 
-    `topic_id` is the topic's UUID (KIP-516): a topic that is deleted and made again has the same name and other records.
+    `topic_id` is the topic's UUID (KIP-516): a topic that is deleted and made again keeps its name, not its records.
     """
 
     topic: str

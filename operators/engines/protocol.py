@@ -26,7 +26,7 @@ class ReadRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """`log_probs[slot][option]`: natural log-probability of the mark over the full vocabulary, temperature 1, unconstrained.
+    """`log_probs[slot][option]`: natural log-probability of the mark over the full vocabulary, at temperature 1.
 
     Values are as the model gave them: a NaN is passed on, not hidden.
     """
