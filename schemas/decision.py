@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
 from slotstream.schemas.errors import DecisionSchemaError
 from slotstream.schemas.label import QuestionType
 from slotstream.schemas.state import StateTemplate

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
 from slotstream.schemas.errors import DecodeError
 
 __all__ = ["StateTemplate"]
