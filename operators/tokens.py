@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from tokenizers import Tokenizer
@@ -26,9 +27,9 @@ class PlanTokenizer:
         added = tokenizer.get_added_tokens_decoder()
         self._control_ids = frozenset(added)
         # Added tokens that are not marked special are still matched in text: those have to be broken up by hand.
-        # Longest first, so that a token that begins with another is found whole.
-        names = sorted((token.content for token in added.values()), key=len, reverse=True)
-        self._control_text = re.compile("|".join(map(re.escape, names)) or r"(?!)")
+        # A look-ahead finds overlapping ones, too.
+        names = "|".join(re.escape(token.content) for token in added.values())
+        self._control_text = re.compile(f"(?={names})" if names else r"(?!)")
 
     @classmethod
     def from_model(cls, model: str) -> "PlanTokenizer":
@@ -57,11 +58,13 @@ class PlanTokenizer:
     def encode(self, text: str) -> list[int]:
         """Token ids of `text` as data: no special tokens are added, and none is recognised in it."""
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        match = None if self._control_ids.isdisjoint(ids) else self._control_text.search(text)
-        if match is None:
-            return ids  # an <unk> for a character that the vocabulary lacks may be among them: it controls nothing
-        cut = match.start() + 1  # between the first character and the rest, neither half is the token
-        return self.encode(text[:cut]) + self.encode(text[cut:])
+        if self._control_ids.isdisjoint(ids):
+            return ids
+        # Cut behind the first character of every control token's text: no piece holds a whole one then. (An <unk> for a
+        # character that the vocabulary lacks may stay among the ids: it controls nothing.)
+        cuts = [match.start() + 1 for match in self._control_text.finditer(text)]
+        pieces = [text[start:end] for start, end in pairwise([0, *cuts, len(text)])]
+        return [i for e in self._tokenizer.encode_batch(pieces, add_special_tokens=False) for i in e.ids]
 
     def control(self, name: str) -> int:
         """The id of a control token.
