@@ -43,6 +43,8 @@ class Canvas:
 
     ids: tuple[int, ...]
     slots: tuple[Slot, ...]
+    positions: tuple[int, ...]
+    mark_ids: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +107,8 @@ class ReadPlan:
                         ReadRequest(
                             prompt_ids=prompt_ids,
                             canvas_ids=_seed(canvas, digest, draw, self.vocab_size),
-                            slots=tuple(slot.position for slot in canvas.slots),
-                            mark_ids=tuple(tuple(token_id for _, token_id in slot.marks) for slot in canvas.slots),
+                            slots=canvas.positions,
+                            mark_ids=canvas.mark_ids,
                         )
                     )
         return PlannedReads(tuple(requests), truncated)
@@ -172,9 +174,7 @@ def compile_plan(
             f"decision schema {schema.name!r} takes {taken} tokens before any record text and the engine serves "
             f"{max_model_len}; raise engine.max_model_len or shorten the questions"
         )
-    shown = [
-        [p.prefix_ids, p.suffix_ids, [(c.ids, [s.position for s in c.slots]) for c in p.canvases]] for p in prompts
-    ]
+    shown = [[p.prefix_ids, p.suffix_ids, [(c.ids, c.positions) for c in p.canvases]] for p in prompts]
     return ReadPlan(
         schema=schema,
         style=style,
@@ -227,7 +227,14 @@ def _canvases(
 
     def close() -> None:
         width = min(room, -(-(len(ids) + 1) // CANVAS_STEP) * CANVAS_STEP)
-        canvases.append(Canvas((*ids, end, *[pad] * (width - len(ids) - 1)), tuple(slots)))
+        canvases.append(
+            Canvas(
+                ids=(*ids, end, *[pad] * (width - len(ids) - 1)),
+                slots=tuple(slots),
+                positions=tuple(slot.position for slot in slots),
+                mark_ids=tuple(tuple(token_id for _, token_id in slot.marks) for slot in slots),
+            )
+        )
 
     for index, number, marks in lines:
         lead = tokenizer.encode(line_lead(number))

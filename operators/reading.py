@@ -1,0 +1,84 @@
+"""From what the engine read to the labels of a record: pure arithmetic."""
+
+import math
+from collections.abc import Sequence
+
+from slotstream.operators.engines.protocol import ReadResult
+from slotstream.operators.plan import ReadPlan
+from slotstream.schemas.decision import Question
+from slotstream.schemas.errors import MassTooLow, ReadNotFinite
+from slotstream.schemas.label import Label
+
+__all__ = ["is_finite", "label_from_read", "labels_from_reads"]
+
+_DECIMALS = 6
+# A float's last bits may differ between batches; six decimals make copies of a record byte-identical.
+
+
+def is_finite(results: Sequence[ReadResult]) -> bool:
+    """Whether every log-probability is a number at most 0 (up to rounding); minus infinity is one: probability 0."""
+    return all(value <= 1e-3 for result in results for slot in result.log_probs for value in slot)  # false for NaN
+
+
+def labels_from_reads(plan: ReadPlan, results: Sequence[ReadResult]) -> tuple[Label, ...]:
+    """The labels of one record, in the schema's question order.
+
+    Args:
+        results: one a request of `plan.reads(...)`, in its order: canvas by canvas, draws side by side.
+
+    Raises:
+        ReadNotFinite: a log-probability is NaN.
+        MassTooLow: a question's marks hold less than the schema's floor.
+    """
+    draws = plan.schema.draws
+    if not is_finite(results):
+        raise ReadNotFinite("the engine read NaN for this record")
+    labels: dict[int, Label] = {}
+    for number, canvas in enumerate(plan.canvases):
+        of_canvas = results[number * draws : (number + 1) * draws]
+        for index, slot in enumerate(canvas.slots):
+            question = plan.schema.questions[slot.question]
+            reads = [result.log_probs[index] for result in of_canvas]
+            labels[slot.question] = label_from_read(question, reads, mass_floor=plan.schema.mass_floor)
+    return tuple(labels[index] for index in range(len(plan.schema.questions)))
+
+
+def label_from_read(question: Question, draws: Sequence[Sequence[float]], *, mass_floor: float) -> Label:
+    """One question's label from the log-probabilities of its marks, averaged over draws in probability.
+
+    Args:
+        draws: per draw, the natural log-probability of every option's mark over the full vocabulary.
+
+    Raises:
+        MassTooLow: the marks hold less than `mass_floor` of the probability.
+    """
+    over_vocabulary = [math.fsum(map(math.exp, option)) / len(draws) for option in zip(*draws, strict=True)]
+    mass = min(math.fsum(over_vocabulary), 1.0)
+    if mass < mass_floor or mass == 0.0:
+        raise MassTooLow(
+            f"question {question.id!r}: the options hold {mass:.2g} of the model's probability and the floor is "
+            f"{mass_floor:g}: the model would answer something that no option names"
+        )
+    probabilities = [p / mass for p in over_vocabulary]
+    order = sorted(range(len(probabilities)), key=probabilities.__getitem__, reverse=True)
+    top, second = order[0], order[1]
+    value, level = _value(question, probabilities, top)
+    return Label(
+        question=question.id,
+        type=question.type,
+        value=value,
+        level=level,
+        probability=round(probabilities[top], _DECIMALS),
+        mass=round(mass, _DECIMALS),
+        margin=round(probabilities[top] - probabilities[second], _DECIMALS),
+        entropy=round(-math.fsum(p * math.log(p) for p in probabilities if p > 0), _DECIMALS) + 0.0,
+        probabilities={name: round(p, _DECIMALS) for name, p in zip(question.options, probabilities, strict=True)},
+    )
+
+
+def _value(question: Question, probabilities: Sequence[float], top: int) -> tuple[str | bool | float, str | None]:
+    if question.type == "noul":
+        return top == 0, None
+    if question.type == "choice":
+        return question.options[top], None
+    return round(math.fsum(i * p for i, p in enumerate(probabilities)), _DECIMALS), question.options[top]

@@ -1,0 +1,94 @@
+"""Fakes that ship: engines for unit tests, load tests and benchmarks. Their answers mean nothing."""
+
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+
+from slotstream.operators.engines.protocol import EngineInfo, ReadRequest, ReadResult
+from slotstream.schemas.errors import EngineError
+
+__all__ = ["INSTANT_INFO", "HeldEngine", "InstantEngine", "hashed_read"]
+
+INSTANT_INFO = EngineInfo(
+    name="instant",
+    version="1",
+    path="answers from a hash",
+    model="none",
+    max_model_len=8192,
+    canvas_length=256,
+    vocab_size=262_144,
+)
+
+
+def hashed_read(request: ReadRequest) -> ReadResult:
+    """A sound-looking read that depends on the prompt alone, not on the batch: one option gets most of 0.99."""
+    seed = hashlib.sha256(repr((request.prompt_ids, request.slots)).encode()).digest()
+    log_probs = []
+    for number, marks in enumerate(request.mark_ids):
+        top = int.from_bytes(seed[number % 16 : number % 16 + 4], "little") % len(marks)
+        rest = math.log(0.09 / (len(marks) - 1))
+        log_probs.append(tuple(math.log(0.9) if i == top else rest for i in range(len(marks))))
+    return ReadResult(tuple(log_probs))
+
+
+class InstantEngine:
+    """An engine whose futures are ready when `submit` returns.
+
+    Args:
+        info: what it claims to be.
+        read: the answer to a request; raise to fail the read.
+    """
+
+    def __init__(self, info: EngineInfo | None = None, read: Callable[[ReadRequest], ReadResult] = hashed_read) -> None:
+        self._info = info or INSTANT_INFO
+        self._read = read
+        self._closed = False
+        self.finished = 0
+
+    @property
+    def info(self) -> EngineInfo:
+        return self._info
+
+    def submit(self, requests: Sequence[ReadRequest]) -> list["Future[ReadResult]"]:
+        if self._closed:
+            raise EngineError("the engine is closed")
+        return [self._answer(request) for request in requests]
+
+    def _answer(self, request: ReadRequest) -> "Future[ReadResult]":
+        future: Future[ReadResult] = Future()
+        try:
+            future.set_result(self._read(request))
+        except EngineError as error:
+            future.set_exception(error)
+        self.finished += 1
+        return future
+
+    def close(self) -> None:
+        self._closed = True
+
+
+class HeldEngine(InstantEngine):
+    """An engine whose reads finish when the test says so: `finish(n)` answers the n oldest."""
+
+    def __init__(self, info: EngineInfo | None = None, read: Callable[[ReadRequest], ReadResult] = hashed_read) -> None:
+        super().__init__(info, read)
+        self.held: list[tuple[ReadRequest, Future[ReadResult]]] = []
+
+    def _answer(self, request: ReadRequest) -> "Future[ReadResult]":
+        future: Future[ReadResult] = Future()
+        self.held.append((request, future))
+        return future
+
+    def finish(self, count: int = 1) -> None:
+        for request, future in self.held[:count]:
+            if not future.cancelled():
+                future.set_result(self._read(request))
+            self.finished += 1
+        del self.held[:count]
+
+    def fail(self, error: EngineError) -> None:
+        """The engine dies: every read in flight fails."""
+        for _, future in self.held:
+            future.set_exception(error)
+        self.held.clear()
