@@ -1,0 +1,137 @@
+"""Decide: records in, decided records out, as a Beam transform."""
+
+import hashlib
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.metrics import Metrics
+from apache_beam.pvalue import TaggedOutput
+from apache_beam.utils.windowed_value import WindowedValue
+
+from slotstream.operators.decider import Decider
+from slotstream.operators.engines.config import EngineConfig
+from slotstream.operators.engines.host import discard
+from slotstream.operators.outcome import Dead, Forwarded, Outcome, route_of
+from slotstream.operators.warm import warm
+from slotstream.schemas.decision import DecisionSchema
+from slotstream.schemas.errors import EngineError
+from slotstream.schemas.record import Message, Origin, Record
+
+__all__ = ["Decide", "DecideFn", "record_of_fields"]
+
+
+class DecideFn(beam.DoFn):  # type: ignore[misc]
+    """`Record` in, `Outcome` out, in the same order; `Dead` and `Forwarded` pass in their places.
+
+    Reads start in `process` and are drained in `finish_bundle`: all records of a bundle are in flight together, each
+    with its own error. An EngineError fails the bundle (the runner retries it) and takes the process's engine down, so
+    that the next attempt starts a new one.
+    """
+
+    def __init__(self, schema: DecisionSchema, engine: EngineConfig, *, clock: Callable[[], float] = time.time) -> None:
+        self._schema = schema
+        self._config = engine
+        self._clock = clock
+        self._decider: Decider | None = None
+        # (timestamp, windows) of what is in flight, oldest first: outcomes leave in a later call than records enter.
+        self._context: deque[tuple[Any, Any]] = deque()
+        self._counters = {route: Metrics.counter("slotstream", route) for route in ("decided", "review", "dead")}
+
+    def setup(self) -> None:
+        warm(self._schema, self._config)  # held by the process, not by this instance: runners make many instances
+
+    def start_bundle(self) -> None:
+        self._abandon()
+        ready = warm(self._schema, self._config)
+        self._decider = Decider(
+            ready.plan,
+            ready.engine,
+            max_in_flight=self._config.max_in_flight,
+            read_timeout_s=self._config.read_timeout_s,
+            clock=self._clock,
+        )
+
+    def process(
+        self,
+        element: Record | Dead | Forwarded,
+        timestamp: Any = beam.DoFn.TimestampParam,
+        window: Any = beam.DoFn.WindowParam,
+    ) -> Iterator[WindowedValue]:
+        assert self._decider is not None
+        self._context.append((timestamp, (window,)))
+        yield from self._emit(self._decider.add(element))
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        assert self._decider is not None
+        yield from self._emit(self._decider.drain())
+
+    def teardown(self) -> None:
+        self._abandon()
+
+    def _emit(self, outcomes: Iterator[Outcome]) -> Iterator[WindowedValue]:
+        try:
+            for outcome in outcomes:
+                self._counters[route_of(outcome)].inc()
+                yield WindowedValue(outcome, *self._context.popleft())
+        except EngineError:
+            self._abandon()
+            discard(self._config)
+            raise
+
+    def _abandon(self) -> None:
+        if self._decider is not None:
+            self._decider.abandon()
+            self._decider = None
+        self._context.clear()
+
+
+class _SplitByRoute(beam.DoFn):  # type: ignore[misc]
+    def process(self, element: Outcome) -> Iterator[TaggedOutput]:
+        yield TaggedOutput(route_of(element), element)
+
+
+class Decide(beam.PTransform):  # type: ignore[misc]
+    """Ask a decision schema about every element of a PCollection.
+
+    Elements are mappings of field name to value (or `Record`s). The result has three outputs: `decided` and `review`
+    hold `Decided` (`.record.fields`, `.decision.labels`), `dead` holds `Dead` (`.message`, `.error`). Nothing is lost:
+    each element is in exactly one of them.
+
+    Example::
+
+        results = tickets | Decide(load_decision_schema("tickets.yaml"))
+        results.decided | beam.Map(lambda d: (d.record.fields["id"], d.decision.labels[0].value))
+    """
+
+    def __init__(
+        self,
+        schema: DecisionSchema,
+        engine: EngineConfig | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__()
+        self._schema = schema
+        self._engine = engine or EngineConfig()
+        self._clock = clock
+
+    def expand(self, elements: beam.PCollection) -> Any:
+        return (
+            elements
+            | "AsRecord" >> beam.Map(record_of_fields)
+            | "Decide" >> beam.ParDo(DecideFn(self._schema, self._engine, clock=self._clock))
+            | "SplitByRoute" >> beam.ParDo(_SplitByRoute()).with_outputs("decided", "review", "dead")
+        )
+
+
+def record_of_fields(element: Mapping[str, Any] | Record) -> Record:
+    """A record without Kafka behind it; its origin is the hash of its fields, so that equal elements have equal ids."""
+    if isinstance(element, Record):
+        return element
+    content = json.dumps(element, sort_keys=True, ensure_ascii=False, default=str)
+    origin = Origin("", hashlib.sha256(content.encode()).hexdigest()[:32], 0, 0)
+    return Record(Message(origin, timestamp_ms=0, timestamp_type=-1, key=None, value=None), element)
