@@ -15,7 +15,7 @@ CARD_FILE = "slotstream.json"
 
 
 class Card(BaseModel):
-    """The part of `slotstream.json` that decides whether a checkpoint may be asked a schema. A general model has none."""
+    """The part of `slotstream.json` that decides whether a checkpoint may be asked a schema (general models: none)."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")  # the card also tells people of data, dates and accuracy
 

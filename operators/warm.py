@@ -76,7 +76,7 @@ def prove(plan: ReadPlan, engine: Engine, *, timeout_s: float) -> float:
     )
     if not is_finite([*first, *second]):
         raise EngineNotCapable(
-            f"engine {engine.info.name!r}: the probe read is not finite; the checkpoint's weights or its dtype are broken"
+            f"engine {engine.info.name!r}: the probe read is not finite; the checkpoint's weights or dtype are broken"
         )
     pairs = [
         (a, b)
