@@ -1,5 +1,7 @@
 """A real Kafka broker on this machine: Apache Kafka from Maven's jars, or `noida-db` where there is no Maven."""
 
+import importlib.util
+import os
 import shutil
 import socket
 import subprocess
@@ -160,9 +162,13 @@ def _admin(bootstrap: str, client: Mapping[str, Any], **more: Any) -> Iterator[A
 
 
 def _noida_command(port: int, scratch: Path) -> list[str]:
-    program = Path(sys.executable).with_name("noida-db")
-    if not program.exists():
-        raise StartError(f"noida-db is not installed beside {sys.executable}: run `make setup`, or install Maven.")
+    """The native program, not the script of that name, which would leave it behind when killed."""
+    package = importlib.util.find_spec("noida_db")
+    if package is None or package.origin is None:
+        raise StartError("The package noida-db is not installed: run `make setup`, or install Maven.")
+    program = Path(package.origin).with_name("noida-db")
+    if not os.access(program, os.X_OK):
+        program.chmod(0o755)  # a wheel keeps no such bit: the script sets it at its first run
     only = ["start", "--only", "kafka", "--host", LOOPBACK, "--kafka-port", str(port), "--data-dir", str(scratch)]
     return [str(program), *only]
 
