@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from slotstream.schemas.errors import DecisionSchemaError
 from slotstream.schemas.label import QuestionType
 from slotstream.schemas.state import StateTemplate
+from slotstream.schemas.strict_yaml import parse_yaml
 
 __all__ = [
     "ChoiceQuestion",
@@ -241,23 +241,6 @@ def _rule(error: Any) -> str:
     return message if "got" in message or len(shown) > 80 else f"{message}, got {shown}"
 
 
-class _NoDuplicates(yaml.SafeLoader):
-    """YAML's own rule, which PyYAML does not hold: a key stands once in a map."""
-
-
-def _map_without_duplicates(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-    seen: dict[Any, Any] = {}
-    for key_node, value_node in node.value:
-        key = loader.construct_object(key_node, deep=True)
-        if key in seen:
-            raise DecisionSchemaError(f"line {key_node.start_mark.line + 1}: key {key!r} stands twice in one map")
-        seen[key] = loader.construct_object(value_node, deep=True)
-    return seen
-
-
-_NoDuplicates.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _map_without_duplicates)
-
-
 def load_decision_schema(path: str | Path) -> DecisionSchema:
     """Read a decision schema from a YAML or JSON file (JSON is YAML).
 
@@ -266,10 +249,10 @@ def load_decision_schema(path: str | Path) -> DecisionSchema:
     """
     path = Path(path)
     try:
-        data = yaml.load(path.read_text(encoding="utf-8"), Loader=_NoDuplicates)  # noqa: S506 - it is a SafeLoader
+        data = parse_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DecisionSchemaError(f"decision schema {path}: cannot be read ({error.strerror})") from None
-    except (yaml.YAMLError, UnicodeDecodeError, DecisionSchemaError) as error:
+    except ValueError as error:
         raise DecisionSchemaError(f"decision schema {path}: {error}") from None
     try:
         return parse_decision_schema(data, name=path.stem)
