@@ -1,0 +1,171 @@
+"""The headers that slotstream writes, and the only place that believes them: a redriven record.
+
+Every output record carries `<prefix>.decision_id`, `<prefix>.origin` (`TOPIC[PARTITION]@OFFSET`) and
+`<prefix>.attempt`, so that copies can be folded (operators/audit.py). Dead letters add why, in Kafka Connect's names
+(KIP-298, what user interfaces and replay tools read) and ours.
+"""
+
+import re
+from typing import Literal
+
+from slotstream.schemas.errors import RecordError
+from slotstream.schemas.label import Reason
+from slotstream.schemas.record import Headers, Message, Origin
+
+__all__ = [
+    "PREFIX",
+    "HeaderStyle",
+    "dead_headers",
+    "decision_headers",
+    "header_value",
+    "redriven",
+    "review_headers",
+]
+
+PREFIX = "slotstream"
+CONNECT = "__connect.errors."
+STREAMS = "__streams.errors."
+SPRING = "kafka_dlt-"
+MAX_MESSAGE_BYTES = 1024
+
+HeaderStyle = Literal["connect", "streams", "spring", "none"]
+
+_ORIGIN = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)\[(?P<partition>\d+)\]@(?P<offset>\d+)")
+_DECISION_ID = re.compile(r"(?P<topic_id>[A-Za-z0-9._-]+):(?P<partition>\d+):(?P<offset>\d+):(?P<schema_hash>[^:]+)")
+
+
+def header_value(headers: Headers, key: str) -> str | None:
+    """The text of the last header of that key, None when there is none or it is not UTF-8."""
+    for name, value in reversed(headers):
+        if name == key and value is not None:
+            try:
+                return value.decode("utf-8")
+            except UnicodeDecodeError:
+                return None
+    return None
+
+
+def decision_headers(message: Message, schema_hash: str, *, prefix: str = PREFIX) -> Headers:
+    """The message's own headers in their order, then ours; earlier ones of ours are replaced."""
+    kept = tuple(header for header in message.headers if not header[0].startswith(f"{prefix}."))
+    return (
+        *kept,
+        (f"{prefix}.decision_id", message.origin.decision_id(schema_hash).encode()),
+        (f"{prefix}.origin", str(message.origin).encode()),
+        (f"{prefix}.attempt", str(message.attempt).encode()),
+    )
+
+
+def review_headers(message: Message, schema_hash: str, reasons: tuple[Reason, ...], *, prefix: str = PREFIX) -> Headers:
+    """As decision_headers, then one `<prefix>.review.reason` a reason: `intent: probability 0.41 is below 0.6`."""
+    return decision_headers(message, schema_hash, prefix=prefix) + tuple(
+        (f"{prefix}.review.reason", str(reason).encode()) for reason in reasons
+    )
+
+
+def dead_headers(
+    message: Message,
+    schema_hash: str,
+    error: RecordError,
+    *,
+    group: str,
+    time_ms: int,
+    version: str,
+    schema_id: int | None = None,
+    style: HeaderStyle = "connect",
+    prefix: str = PREFIX,
+) -> Headers:
+    """The message's own headers, then why it is dead. A redriven record's earlier error headers are replaced.
+
+    Args:
+        message: the record as it was read.
+        schema_hash: of the decision schema that was asked.
+        error: what is wrong with it; its text holds no record text.
+        group: the consumer group that read it.
+        time_ms: now, Unix milliseconds.
+        version: of slotstream.
+        schema_id: the value's id in the input registry, if it has one.
+        style: whose names to use beside ours: Kafka Connect's, Kafka Streams' (KIP-1034), Spring's, or none.
+        prefix: of our own names.
+    """
+    kept = tuple(
+        header
+        for header in decision_headers(message, schema_hash, prefix=prefix)
+        if not header[0].startswith((CONNECT, STREAMS, SPRING))
+    )
+    text = str(error).encode()[:MAX_MESSAGE_BYTES].decode("utf-8", "ignore")
+    own = {
+        "error.code": error.code,
+        "error.stage": error.stage,
+        "error.message": text,
+        "retriable": "true" if error.retriable else "false",
+        "time": str(time_ms),
+        "original.timestamp": str(message.timestamp_ms),
+        "original.timestamp.type": str(message.timestamp_type),
+        "group": group,
+        "version": version,
+    }
+    if schema_id is not None:
+        own["schema.id"] = str(schema_id)
+    named = tuple((f"{prefix}.{name}", value.encode()) for name, value in own.items())
+    return kept + _styled(style, message, error, text, group) + named
+
+
+def _styled(style: HeaderStyle, message: Message, error: RecordError, text: str, group: str) -> Headers:
+    origin = message.origin
+    kind = f"{type(error).__module__}.{type(error).__name__}"
+    if style == "none":
+        return ()
+    if style == "spring":
+        return (
+            (f"{SPRING}original-topic", origin.topic.encode()),
+            (f"{SPRING}original-partition", origin.partition.to_bytes(4, "big")),
+            (f"{SPRING}original-offset", origin.offset.to_bytes(8, "big")),
+            (f"{SPRING}original-timestamp", message.timestamp_ms.to_bytes(8, "big", signed=True)),
+            (f"{SPRING}original-consumer-group", group.encode()),
+            (f"{SPRING}exception-fqcn", kind.encode()),
+            (f"{SPRING}exception-message", text.encode()),
+        )
+    if style == "streams":
+        names = {"exception": kind, "message": text}
+        names |= {"topic": origin.topic, "partition": str(origin.partition), "offset": str(origin.offset)}
+        return tuple((f"{STREAMS}{name}", value.encode()) for name, value in names.items())
+    names = {
+        "topic": origin.topic,
+        "partition": str(origin.partition),
+        "offset": str(origin.offset),
+        "connector.name": PREFIX,
+        "task.id": "0",
+        "stage": error.stage,
+        "class.name": type(error).__module__,
+        "exception.class.name": kind,
+        "exception.message": text,
+    }
+    return tuple((f"{CONNECT}{name}", value.encode()) for name, value in names.items())
+
+
+def redriven(message: Message, *, prefix: str = PREFIX) -> Message:
+    """A message of the redrive topic as the record that it is: its first origin, and one attempt more.
+
+    Headers that do not say so leave it a record of its own. Error headers of the earlier attempt are taken off.
+    Only records of `<input>.redrive` may come here: anybody who writes to the input could forge these headers.
+    """
+    place = _ORIGIN.fullmatch(header_value(message.headers, f"{prefix}.origin") or "")
+    known = _DECISION_ID.fullmatch(header_value(message.headers, f"{prefix}.decision_id") or "")
+    headers = tuple(
+        header for header in message.headers if not header[0].startswith((f"{prefix}.", CONNECT, STREAMS, SPRING))
+    )
+    if place is None or known is None:
+        return Message(
+            message.origin, message.timestamp_ms, message.timestamp_type, message.key, message.value, headers
+        )
+    attempt = header_value(message.headers, f"{prefix}.attempt") or "1"
+    return Message(
+        origin=Origin(place["topic"], known["topic_id"], int(known["partition"]), int(known["offset"])),
+        timestamp_ms=message.timestamp_ms,
+        timestamp_type=message.timestamp_type,
+        key=message.key,
+        value=message.value,
+        headers=headers,
+        attempt=(int(attempt) if attempt.isascii() and attempt.isdigit() else 1) + 1,
+    )
