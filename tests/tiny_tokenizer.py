@@ -1,7 +1,7 @@
-"""A byte-level BPE tokenizer of a few hundred tokens, built by hand: control tokens of DiffusionGemma, single-token marks.
+"""A byte-level BPE tokenizer of a few hundred tokens, built by hand: DiffusionGemma's control tokens, one-token marks.
 
-It is made of code, so it needs no training and no file, and any text survives encoding and decoding. What a test wants to
-be missing is left out by an argument.
+It is made of code, so it needs no training and no file, and any text survives encoding and decoding. What a test wants
+to be missing is left out by an argument.
 """
 
 from collections.abc import Iterable
