@@ -13,6 +13,7 @@ PACKAGES = {
     "slotstream.schemas.avro": "schemas/avro",
     "slotstream.operators": "operators",
     "slotstream.operators.engines": "operators/engines",
+    "slotstream.operators.engines.triton_cpu": "operators/engines/triton_cpu",
     "slotstream.operators.kafka": "operators/kafka",
     "slotstream.pipelines": "pipelines",
 }

@@ -1,0 +1,93 @@
+"""Which engine runs the reads, and how it is set up. The pipeline's configuration file holds this as `engine:`."""
+
+import hashlib
+import json
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = ["EngineConfig"]
+
+_NOT_THE_ENGINES = {"max_in_flight", "read_timeout_s", "start_timeout_s"}
+# What the operator does with the engine: two configurations that differ only here share one warm engine.
+
+
+class EngineConfig(BaseModel):
+    """One engine. The defaults are safe for stock vLLM 0.32; nothing here is read from the environment."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["vllm", "transformers", "instant"] = Field(
+        default="vllm",
+        description="vllm: the engine for work. transformers: a slow reference for comparison. instant: a fake whose "
+        "answers come from a hash, for load tests.",
+    )
+    model: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Folder of a DiffusionGemma checkpoint, or its hub id. Unset: the small checkpoint that ships with "
+        "slotstream, which knows only the demo's decision schema.",
+    )
+    dtype: Literal["auto", "float32", "bfloat16"] = Field(
+        default="auto",
+        description="Number format of weights and activations. auto: float32 on a CPU, else the checkpoint's.",
+    )
+    max_model_len: int | None = Field(
+        default=None,
+        ge=64,
+        description="Tokens that prompt and canvas may take together. Unset: what the checkpoint allows, at most 4096.",
+    )
+    canvas_length: int | None = Field(
+        default=None,
+        ge=4,
+        le=256,
+        description="Widest canvas that is served, tokens. Unset: the checkpoint's own, at most 64. A read takes only "
+        "the width that its questions need.",
+    )
+    max_num_seqs: int = Field(
+        default=127,
+        ge=1,
+        le=127,
+        description="Reads that may share one engine step. vLLM silently turns 128 and more into 8 for this model.",
+    )
+    max_in_flight: int = Field(
+        default=64,
+        ge=1,
+        description="Reads that the operator keeps in the engine at once; at the bound it waits for the oldest.",
+    )
+    gpu_memory_utilization: float = Field(
+        default=0.65,
+        gt=0,
+        lt=1,
+        description="Share of GPU memory for weights and cache. The rest is needed: stock vLLM keeps several float32 "
+        "copies of canvas x vocabulary.",
+    )
+    kv_cache_mib: int | None = Field(
+        default=None,
+        ge=16,
+        description="Size of the key-value cache, MiB. Unset: 512 on a CPU; on a GPU the rest of its share.",
+    )
+    attention_backend: Literal["FLASH_ATTN", "TRITON_ATTN"] | None = Field(
+        default=None,
+        description="vLLM's attention kernels on a GPU. Unset: vLLM chooses. FlashInfer cannot serve this model.",
+    )
+    load_format: Literal["auto", "safetensors", "dummy"] = Field(
+        default="auto", description="How weights are loaded. dummy: random weights, for benchmarks only."
+    )
+    enforce_eager: bool = Field(
+        default=False,
+        description="Skip compilation and graph capture on a GPU: starts minutes sooner, reads more slowly. A CPU is "
+        "always eager.",
+    )
+    read_timeout_s: float = Field(
+        default=60.0, gt=0, description="How long one read may take once it is the oldest in flight, seconds."
+    )
+    start_timeout_s: float = Field(
+        default=900.0, gt=0, description="How long loading, compiling and the first read may take together, seconds."
+    )
+
+    @property
+    def config_hash(self) -> str:
+        """Key of the process's engine registry: equal for configurations that one engine can serve, 16 hex digits."""
+        settings = self.model_dump(mode="json", exclude=_NOT_THE_ENGINES)
+        return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,79 @@
+"""One warm engine per process and configuration: Beam makes and drops DoFns as it likes, the engine stays."""
+
+import atexit
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from slotstream.operators.engines.config import EngineConfig
+from slotstream.operators.engines.protocol import Engine
+
+__all__ = ["close_all", "discard", "engine_for", "open_engine"]
+
+_LOG = logging.getLogger(__name__)
+_lock = threading.Lock()
+_engines: dict[str, Future[Engine]] = {}
+
+
+def engine_for(config: EngineConfig, factory: Callable[[EngineConfig], Engine] | None = None) -> Engine:
+    """The process's engine for this configuration, loaded by the first caller; concurrent callers wait for it.
+
+    Args:
+        factory: how to make it; unset: `open_engine`.
+
+    Raises:
+        SlotstreamError: loading failed. Everyone who waited gets it; the next call tries again.
+    """
+    key = config.config_hash
+    with _lock:
+        loading = _engines.get(key)
+        mine = loading is None
+        if loading is None:
+            loading = _engines[key] = Future()
+    if mine:
+        try:
+            loading.set_result((factory or open_engine)(config))
+        except BaseException as error:
+            with _lock:
+                _engines.pop(key, None)
+            loading.set_exception(error)
+            raise
+    return loading.result()
+
+
+def open_engine(config: EngineConfig) -> Engine:
+    """Load the engine that `config.kind` names. Heavy imports happen here."""
+    if config.kind == "instant":
+        from slotstream.operators.testing import InstantEngine  # noqa: PLC0415 (a fake, not needed for work)
+
+        _LOG.warning("engine.kind is instant: answers come from a hash of the record and mean nothing")
+        return InstantEngine()
+    if config.kind == "transformers":
+        from slotstream.operators.engines.transformers import TransformersEngine  # noqa: PLC0415
+
+        return TransformersEngine(config)
+    from slotstream.operators.engines.vllm import VllmEngine  # noqa: PLC0415
+
+    return VllmEngine(config)
+
+
+def discard(config: EngineConfig) -> None:
+    """Close and forget the engine of this configuration, so that the next `engine_for` loads a new one."""
+    with _lock:
+        loading = _engines.get(config.config_hash)
+        if loading is None or not loading.done():
+            return  # being loaded by someone: not dead
+        del _engines[config.config_hash]
+    loading.result().close()
+
+
+@atexit.register
+def close_all() -> None:
+    """Close every engine of the process. Runs at interpreter exit, while vLLM can still end its children."""
+    with _lock:
+        loaded = [engine for engine in _engines.values() if engine.done()]
+        _engines.clear()
+    for engine in loaded:
+        if engine.exception() is None:
+            engine.result().close()
