@@ -1,0 +1,1 @@
+"""Value formats, one a file; `slotstream.operators.codec` holds their contract."""
