@@ -12,6 +12,7 @@ PACKAGES = {
     "slotstream.schemas": "schemas",
     "slotstream.schemas.avro": "schemas/avro",
     "slotstream.operators": "operators",
+    "slotstream.operators.codecs": "operators/codecs",
     "slotstream.operators.engines": "operators/engines",
     "slotstream.operators.engines.triton_cpu": "operators/engines/triton_cpu",
     "slotstream.operators.kafka": "operators/kafka",
