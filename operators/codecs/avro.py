@@ -86,7 +86,7 @@ class AvroCodec:
         if known is None:
             registered = self._source.schema(schema_id)
             try:
-                writer = parse_writer_schema(registered.text)
+                writer = parse_writer_schema(registered.text, registered.references)
                 known = _Input(writer, DatumReader(writer, self._paths))
             except DecodeError as error:  # a schema never changes under its id
                 known = DecodeError(f"schema {schema_id}: {error}", code=error.code)

@@ -6,8 +6,9 @@ that are added at the end of the schema are added at the end of the bytes.
 
 from slotstream.schemas.avro.append import DecisionEncoder
 from slotstream.schemas.avro.derive import Derived, derive
+from slotstream.schemas.avro.node import Node, WriterSchema
 from slotstream.schemas.avro.reader import DatumReader
-from slotstream.schemas.avro.schema import Node, WriterSchema, parse_writer_schema
+from slotstream.schemas.avro.schema import parse_writer_schema
 
 __all__ = [
     "DatumReader",

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from slotstream.schemas.avro.schema import NAMED, WriterSchema
+from slotstream.schemas.avro.node import NAMED, WriterSchema
 from slotstream.schemas.errors import ConfigError
 from slotstream.schemas.fields import DecisionFields
 

@@ -1,20 +1,24 @@
 """Read the wanted fields of a datum in the same walk that proves it whole.
 
 Values are plain: str, bytes, int, float, bool, None, list, dict. Logical types are not applied, so that a date in the
-year 10000 is a number and not an error.
+year 10000 is a number and not an error; but a decimal, whose bytes say nothing, is its number as text.
 """
 
 import struct
 from collections.abc import Callable, Iterable
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any
 
+from slotstream.schemas.avro.node import MAX_DEPTH, Node, WriterSchema
+from slotstream.schemas.avro.rules import invalid
 from slotstream.schemas.avro.scan import Room, Scanner, Skip, branch_index, read_block, read_long, refuse
-from slotstream.schemas.avro.schema import Node, WriterSchema
 from slotstream.schemas.errors import DecodeError
 
 __all__ = ["DatumReader"]
 
 _FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
+_LONGEST_DECIMAL = 1024  # bytes; turning a number into digits takes the square of its length
+_EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _Read = Callable[[bytes, int, Room], tuple[Any, int]]
 _Wanted = dict[str, "_Wanted"]
 """Field name to what is wanted below it; an empty map means the whole value."""
@@ -27,12 +31,18 @@ class DatumReader:
         schema: what the datum was written with.
         paths: dotted field paths, through sub-records and unions of them; a path that ends inside a value of another
             kind gets that value whole.
+
+    Raises:
+        DecodeError: `avro_schema_invalid`, a chain of types is too long.
     """
 
     def __init__(self, schema: WriterSchema, paths: Iterable[str]) -> None:
         self._title = schema.title
         self._scanner = Scanner()
-        self._read = self._wanted(schema.root, _tree(paths))
+        try:
+            self._read = self._wanted(schema.root, _tree(paths))
+        except RecursionError:
+            invalid(schema.title, f"is nested deeper than {MAX_DEPTH}")
 
     def read(self, datum: bytes) -> dict[str, Any]:
         """The wanted fields, nested as in the record; a field that the schema lacks is left out.
@@ -46,6 +56,8 @@ class DatumReader:
             fields, end = self._read(datum, 0, Room())
         except IndexError:
             end = len(datum) + 1
+        except RecursionError:  # types without items or branches between them, so many that Python gives up
+            raise DecodeError(f"datum of {self._title} is nested too deeply", code="avro_too_deep") from None
         except DecodeError as error:
             raise DecodeError(f"datum of {self._title}, {len(datum)} bytes: {error}", code=error.code) from None
         if end > len(datum):
@@ -127,7 +139,7 @@ def _value(node: Node, buf: bytes, pos: int) -> tuple[Any, int]:  # noqa: PLR091
         case "string" | "bytes":
             length, pos = read_long(buf, pos)
             value = buf[pos : pos + length]
-            return (_text(value, pos) if node.kind == "string" else value), pos + length
+            return (_text(value, pos) if node.kind == "string" else _bytes(node, value)), pos + length
         case "int" | "long":
             return read_long(buf, pos)
         case "null":
@@ -141,7 +153,8 @@ def _value(node: Node, buf: bytes, pos: int) -> tuple[Any, int]:  # noqa: PLR091
         case "double":
             return _DOUBLE.unpack_from(buf, pos)[0], pos + 8
         case "fixed":
-            return buf[pos : pos + node.size], pos + node.size
+            end = pos + (node.width or 0)
+            return _bytes(node, buf[pos:end]), end
         case "enum":
             index, pos = read_long(buf, pos)
             return node.symbols[index], pos
@@ -149,7 +162,9 @@ def _value(node: Node, buf: bytes, pos: int) -> tuple[Any, int]:  # noqa: PLR091
             index, pos = read_long(buf, pos)
             return _value(node.children[index], buf, pos)
         case "record":
-            fields = {}
+            fields: dict[str, Any] = {}
+            if node.width == 0:  # nothing but nulls, and a small schema can hold 2^30 of them
+                return fields, pos
             for name, child in node.fields:
                 fields[name], pos = _value(child, buf, pos)
             return fields, pos
@@ -177,6 +192,12 @@ def _entries(node: Node, buf: bytes, pos: int) -> tuple[dict[str, Any], int]:
             length, pos = read_long(buf, pos)
             key = _text(buf[pos : pos + length], pos)
             entries[key], pos = _value(node.children[0], buf, pos + length)
+
+
+def _bytes(node: Node, value: bytes) -> bytes | str:
+    if node.scale is None or len(value) > _LONGEST_DECIMAL:
+        return value
+    return format(Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-node.scale, _EXACT), "f")
 
 
 def _text(value: bytes, pos: int) -> str:

@@ -15,15 +15,13 @@ refused where a value is needed: see reader.py.
 from collections.abc import Callable
 from typing import NoReturn
 
-from slotstream.schemas.avro.schema import MAX_DEPTH, Node
+from slotstream.schemas.avro.node import MAX_DEPTH, Node
 from slotstream.schemas.errors import DecodeError
 
 __all__ = ["MAX_EMPTY_ITEMS", "Room", "Scanner", "Skip", "branch_index", "read_block", "read_long", "refuse"]
 
 MAX_EMPTY_ITEMS = 65_536
 """Most items of zero bytes (nulls, empty records) in all arrays of one datum: seven bytes can claim 2^40 of them."""
-
-_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 
 class Room:
@@ -141,8 +139,8 @@ class Scanner:
     def skip(self, node: Node) -> Skip:
         if node.kind in _LEAVES:
             return _LEAVES[node.kind]
-        if (size := _static_size(node, ())) is not None:
-            return lambda _buf, pos, _room: pos + size
+        if (width := node.width) is not None:
+            return lambda _buf, pos, _room: pos + width
         match node.kind:
             case "enum":
                 index = branch_index(len(node.symbols), f"enum {node.name}", "avro_enum_out_of_range")
@@ -195,13 +193,13 @@ class Scanner:
         return skip
 
     def _array_items(self, node: Node) -> Callable[[bytes, int, int, Room], int]:
-        size, item = _static_size(node.children[0], ()), self.skip(node.children[0])
+        width, item = node.children[0].width, self.skip(node.children[0])
 
         def skip(buf: bytes, pos: int, count: int, room: Room) -> int:
-            if size is not None:
-                if not size:
+            if width is not None:
+                if not width:
                     room.spend(count)
-                return pos + size * count
+                return pos + width * count
             if count > len(buf) - pos:  # each takes a byte or more
                 raise IndexError
             for _ in range(count):
@@ -220,15 +218,3 @@ def _skip_entries(value: Skip) -> Callable[[bytes, int, int, Room], int]:
         return pos
 
     return skip
-
-
-def _static_size(node: Node, above: tuple[Node, ...]) -> int | None:
-    """The bytes that every value of `node` takes, None when they differ or the type is recursive."""
-    if node.kind in _SIZES:
-        return _SIZES[node.kind]
-    if node.kind == "fixed":
-        return node.size
-    if node.kind != "record" or any(node is other for other in above):
-        return None
-    sizes = [_static_size(child, (*above, node)) for _, child in node.fields]
-    return None if None in sizes else sum(size for size in sizes if size is not None)

@@ -6,102 +6,51 @@ types change how a value is shown, never its bytes: they are ignored here and ke
 """
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from slotstream.schemas.errors import DecodeError
+from slotstream.schemas.avro.node import MAX_DEPTH, NAMED, PRIMITIVES, Node, WriterSchema
+from slotstream.schemas.avro.references import inline
+from slotstream.schemas.avro.rules import (
+    check_aliases,
+    check_name,
+    decimal_scale,
+    default_fits,
+    full_name,
+    invalid,
+    shorten,
+)
 
-__all__ = ["MAX_DEPTH", "PRIMITIVES", "Node", "WriterSchema", "full_name", "parse_writer_schema"]
+__all__ = ["parse_writer_schema"]
 
-PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
-NAMED = frozenset({"record", "error", "enum", "fixed"})
-MAX_DEPTH = 100
-"""Deepest nesting of a schema and of a datum; Avro itself moves to this limit (AVRO-4302)."""
-
-
-@dataclass(slots=True, eq=False)
-class Node:
-    """One type. `kind` is a primitive, record, enum, fixed, array, map or union; the rest is filled as the kind needs.
-
-    children: a union's branches, or the one item type of an array or map.
-    """
-
-    kind: str
-    name: str = ""
-    fields: list[tuple[str, "Node"]] = field(default_factory=list)
-    children: list["Node"] = field(default_factory=list)
-    symbols: tuple[str, ...] = ()
-    size: int = 0
-    aliases: tuple[str, ...] = ()
-    """Of a record: the aliases of its fields."""
+_WIDTHS = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class WriterSchema:
-    """A valid writer schema: its JSON value as written, its types, and its named types by full name."""
+def parse_writer_schema(text: str, references: Iterable[str] = ()) -> WriterSchema:
+    """Parse and check a writer schema.
 
-    raw: Any
-    root: Node
-    names: Mapping[str, Node]
-
-    @property
-    def title(self) -> str:
-        """The root's full name, or its kind: for messages."""
-        return self.root.name or self.root.kind
-
-    @property
-    def recursive(self) -> bool:
-        """Whether the root stands inside itself, so that a field added to it would be added to each occurrence."""
-        return any(node is self.root for child in _inside(self.root) for node in _walk(child))
-
-
-def _inside(node: Node) -> Iterator[Node]:
-    yield from node.children
-    yield from (child for _, child in node.fields)
-
-
-def _walk(root: Node) -> Iterator[Node]:
-    """Every node that `root` reaches, itself included, each once."""
-    seen: set[int] = set()
-    todo = [root]
-    while todo:
-        node = todo.pop()
-        if id(node) not in seen:
-            seen.add(id(node))
-            yield node
-            todo.extend(_inside(node))
-
-
-def parse_writer_schema(text: str) -> WriterSchema:
-    """Parse and check a self-contained writer schema.
+    Args:
+        references: the schemas that it refers to by name; they become part of `raw`.
 
     Raises:
         DecodeError: `avro_schema_invalid`, naming the place and Java's rule.
     """
     try:
-        raw = json.loads(text, parse_constant=_no_constant)
+        raw = _json(text)
+        if library := [_json(reference) for reference in references]:
+            raw = inline(raw, library)
+        parser = _Parser()
+        root = parser.parse(raw)
     except RecursionError:
-        raise _invalid("the schema", f"is nested deeper than {MAX_DEPTH}") from None
+        invalid("the schema", f"is nested deeper than {MAX_DEPTH}")
+    return WriterSchema(raw=raw, root=root, names=parser.names)
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_no_constant)
     except ValueError as error:
-        raise _invalid("the schema", f"is no JSON ({error})") from None
-    parser = _Parser()
-    root = parser.type(raw, "", "the schema", 0)
-    parser.resolve()
-    parser.check_defaults()
-    # A schema that is only a name in disguise ({"type": "A"}) has nothing to name: resolve() has refused it.
-    return WriterSchema(raw=raw, root=parser.target(root), names=parser.names)
-
-
-def full_name(name: str, namespace: str) -> str:
-    """The full name that `name` has inside `namespace`; a dotted name is full already, `.A` has no namespace."""
-    if "." in name:
-        return name.removeprefix(".")
-    return f"{namespace}.{name}" if namespace else name
-
-
-def _invalid(where: str, rule: str) -> DecodeError:
-    return DecodeError(f"writer schema: {where} {rule}", code="avro_schema_invalid")
+        invalid("the schema", f"is no JSON ({error})")
 
 
 def _no_constant(text: str) -> None:
@@ -117,24 +66,35 @@ class _Parser:
         self._defaults: list[tuple[str, Node, Any]] = []
         self._with_default: dict[int, set[str]] = {}
 
+    def parse(self, raw: Any) -> Node:
+        node = self.type(raw, "", "the schema", 0)
+        self._resolve()
+        self._check_defaults()
+        root = self._settle(node)
+        _measure(root, set())
+        return root
+
     def type(self, raw: Any, namespace: str, where: str, depth: int) -> Node:
         if depth > MAX_DEPTH:
-            raise _invalid(where, f"is nested deeper than {MAX_DEPTH}")
+            invalid(where, f"is nested deeper than {MAX_DEPTH}")
         if isinstance(raw, str):
             return self._by_name(raw, namespace, where)
         if isinstance(raw, list):
             return Node("union", children=[self.type(branch, namespace, where, depth + 1) for branch in raw])
         kind = raw.get("type") if isinstance(raw, dict) else None
         if not isinstance(kind, str):
-            raise _invalid(where, f"is a type's name, a list, or a map with a type's name in 'type', got {_short(raw)}")
+            invalid(where, f"is a type's name, a list, or a map with a type's name in 'type', got {shorten(raw)}")
         if kind in NAMED:
             return self._named(raw, kind, namespace, where, depth)
         if kind in ("array", "map"):
             key = "items" if kind == "array" else "values"
             if key not in raw:
-                raise _invalid(where, f"is a {kind} and has no {key!r}")
+                invalid(where, f"is a {kind} and has no {key!r}")
             return Node(kind, children=[self.type(raw[key], namespace, where, depth + 1)])
-        return self._by_name(kind, namespace, where)
+        node = self._by_name(kind, namespace, where)
+        if kind == "bytes":
+            node.scale = decimal_scale(raw)
+        return node
 
     def _by_name(self, name: str, namespace: str, where: str) -> Node:
         if name in PRIMITIVES:
@@ -146,25 +106,25 @@ class _Parser:
     def _named(self, raw: Mapping[str, Any], kind: str, namespace: str, where: str, depth: int) -> Node:
         name, space = raw.get("name"), raw.get("namespace", namespace)
         if not isinstance(name, str):
-            raise _invalid(where, f"is a {kind} without a name")
+            invalid(where, f"is a {kind} without a name")
         full = full_name(name, space if isinstance(space, str) else namespace)
         for part in full.split("."):
-            _check_name(part, where)
+            check_name(part, where)
         if full in PRIMITIVES:
-            raise _invalid(where, f"is named after a primitive type, got {full!r}")
+            invalid(where, f"is named after a primitive type, got {full!r}")
         if full in self.names:
-            raise _invalid(where, f"defines {full!r} a second time")
+            invalid(where, f"defines {full!r} a second time")
         node = self.names[full] = Node("record" if kind == "error" else kind, name=full)
-        for alias in _aliases(raw, where):
+        for alias in check_aliases(raw, where):
             for part in full_name(alias, "").split("."):
-                _check_name(part, where)
+                check_name(part, where)
         if kind == "enum":
             self._enum(node, raw, where)
         elif kind == "fixed":
             size = raw.get("size")
             if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 1 << 31:
-                raise _invalid(full, f"is a fixed and needs a size, got {_short(size)}")
-            node.size = size
+                invalid(full, f"is a fixed and needs a size, got {shorten(size)}")
+            node.width, node.scale = size, decimal_scale(raw, size)
         else:
             self._record(node, raw, full.rpartition(".")[0], depth)
         return node
@@ -172,55 +132,50 @@ class _Parser:
     def _enum(self, node: Node, raw: Mapping[str, Any], where: str) -> None:
         symbols = raw.get("symbols")
         if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
-            raise _invalid(node.name, "is an enum and needs a list of symbols")
+            invalid(node.name, "is an enum and needs a list of symbols")
         for symbol in symbols:
-            _check_name(symbol, where)
+            check_name(symbol, where)
         if len(set(symbols)) != len(symbols):
-            raise _invalid(node.name, "names a symbol twice")
+            invalid(node.name, "names a symbol twice")
         if "default" in raw and raw["default"] not in symbols:
-            raise _invalid(node.name, f"has a default that is none of its symbols, got {_short(raw['default'])}")
+            invalid(node.name, f"has a default that is none of its symbols, got {shorten(raw['default'])}")
         node.symbols = tuple(symbols)
 
     def _record(self, node: Node, raw: Mapping[str, Any], namespace: str, depth: int) -> None:
         entries = raw.get("fields")
         if not isinstance(entries, list):
-            raise _invalid(node.name, "is a record and needs a list of fields")
+            invalid(node.name, "is a record and needs a list of fields")
         aliases: list[str] = []
         seen: set[str] = set()
         with_default = self._with_default[id(node)] = set[str]()
         for entry in entries:
             if not isinstance(entry, dict) or not isinstance(entry.get("name"), str) or "type" not in entry:
-                raise _invalid(node.name, "has a field without a name or a type")
+                invalid(node.name, "has a field without a name or a type")
             name, where = entry["name"], f"{node.name}.{entry['name']}"
-            _check_name(name, where)
+            check_name(name, where)
             if name in seen:
-                raise _invalid(node.name, f"has field {name!r} twice")
+                invalid(node.name, f"has field {name!r} twice")
             seen.add(name)
             order = entry.get("order", "ascending")
             if str(order).lower() not in ("ascending", "descending", "ignore"):
-                raise _invalid(
-                    where, f"has an order that is none of ascending, descending, ignore, got {_short(order)}"
-                )
-            aliases += _aliases(entry, where)
+                invalid(where, f"has an order that is none of ascending, descending, ignore, got {shorten(order)}")
+            aliases += check_aliases(entry, where)
             node.fields.append((name, self.type(entry["type"], namespace, where, depth + 1)))
             if "default" in entry:
                 with_default.add(name)
                 self._defaults.append((where, node.fields[-1][1], entry["default"]))
         node.aliases = tuple(aliases)
 
-    def resolve(self) -> None:
+    def _resolve(self) -> None:
         """Put the named types in the place of their references, and check the unions, whose rule needs the names."""
         for reference, namespace, where in self._references:
             # Java falls back to the name without a namespace.
             node = self.names.get(full_name(reference.name, namespace)) or self.names.get(reference.name)
             if node is None:
-                raise _invalid(where, f"names the type {reference.name!r}, which is not defined")
+                invalid(where, f"names the type {reference.name!r}, which is not defined")
             reference.children = [node]
         for node in self.names.values():
             node.fields[:] = [(name, self._settle(child)) for name, child in node.fields]
-
-    def target(self, node: Node) -> Node:
-        return self._settle(node)
 
     def _settle(self, node: Node) -> Node:
         if node.kind == "reference":
@@ -231,57 +186,26 @@ class _Parser:
         if node.kind == "union":
             branches = [child.name or child.kind for child in node.children]
             if "union" in branches:
-                raise _invalid("a union", "stands directly inside a union")
+                invalid("a union", "stands directly inside a union")
             if twice := [name for name in branches if branches.count(name) > 1]:
-                raise _invalid("a union", f"has the branch {twice[0]!r} twice")
+                invalid("a union", f"has the branch {twice[0]!r} twice")
         return node
 
-    def check_defaults(self) -> None:
+    def _check_defaults(self) -> None:
         for where, node, value in self._defaults:
             settled = self._settle(node)
-            if not self._fits(settled, value):
-                raise _invalid(where, f"has a default that is no {settled.name or settled.kind}, got {_short(value)}")
-
-    def _fits(self, node: Node, value: Any) -> bool:  # noqa: PLR0911 - one line a kind
-        match node.kind:
-            case "null":
-                return value is None
-            case "boolean":
-                return isinstance(value, bool)
-            case "int" | "long":
-                bits = 31 if node.kind == "int" else 63
-                return isinstance(value, int) and not isinstance(value, bool) and -(1 << bits) <= value < 1 << bits
-            case "float" | "double":
-                number = isinstance(value, int | float) and not isinstance(value, bool)
-                return number or value in ("NaN", "Infinity", "-Infinity")
-            case "string" | "bytes" | "enum" | "fixed":
-                return isinstance(value, str)
-            case "array":
-                return isinstance(value, list) and all(self._fits(node.children[0], item) for item in value)
-            case "map":
-                return isinstance(value, dict) and all(self._fits(node.children[0], item) for item in value.values())
-            case "union":
-                return any(self._fits(branch, value) for branch in node.children)
-        optional = self._with_default[id(node)]
-        return isinstance(value, dict) and all(
-            self._fits(child, value[name]) if name in value else name in optional for name, child in node.fields
-        )
+            if not default_fits(settled, value, lambda record: self._with_default[id(record)]):
+                invalid(where, f"has a default that is no {settled.name or settled.kind}, got {shorten(value)}")
 
 
-def _check_name(name: str, where: str) -> None:
-    # Java's Character.isLetter and isLetterOrDigit over UTF-16 units: letters of any script, none outside the BMP.
-    letters = all(ch == "_" or (ord(ch) < 0x10000 and (ch.isalpha() or ch.isdecimal())) for ch in name)
-    if not name or not letters or name[0].isdecimal():
-        raise _invalid(where, f"has a name that Java refuses (letters, digits and _, no digit first), got {name!r}")
-
-
-def _aliases(raw: Mapping[str, Any], where: str) -> list[str]:
-    aliases = raw.get("aliases", [])
-    if not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
-        raise _invalid(where, f"has aliases that are no list of names, got {_short(aliases)}")
-    return aliases
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+def _measure(node: Node, seen: set[int]) -> int | None:
+    """Set the width of every type that `node` reaches, each once."""
+    if id(node) in seen:
+        return node.width  # None while the type is being measured: it stands inside itself
+    seen.add(id(node))
+    widths = [_measure(child, seen) for child in node.inside()]
+    if node.kind == "record" and None not in widths:
+        node.width = sum(width for width in widths if width is not None)
+    elif node.kind in _WIDTHS:
+        node.width = _WIDTHS[node.kind]
+    return node.width
