@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from slotstream.operators.engines.config import EngineConfig
+from slotstream.operators.engines.protocol import EngineInfo
 from slotstream.schemas.errors import ConfigError, EngineNotCapable
 
 __all__ = ["ARCHITECTURE", "PACKAGED_CHECKPOINT", "ModelFacts", "model_facts"]
@@ -32,6 +33,18 @@ class ModelFacts:
     max_model_len: int
     canvas_length: int
     vocab_size: int
+
+    def engine_info(self, *, name: str, version: str, path: str) -> EngineInfo:
+        """What an engine that serves this checkpoint within these limits says of itself."""
+        return EngineInfo(
+            name=name,
+            version=version,
+            path=path,
+            model=self.name,
+            max_model_len=self.max_model_len,
+            canvas_length=self.canvas_length,
+            vocab_size=self.vocab_size,
+        )
 
 
 def model_facts(config: EngineConfig) -> ModelFacts:

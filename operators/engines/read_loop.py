@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Protocol
 
-from slotstream.operators.engines.protocol import ReadRequest, ReadResult
+from slotstream.operators.engines.protocol import EngineInfo, ReadRequest, ReadResult
 from slotstream.schemas.errors import EngineError, SlotstreamError
 
 __all__ = ["ReadLoop", "Reader"]
@@ -36,18 +36,19 @@ class Reader(Protocol):
 
 
 class ReadLoop:
-    """Runs a `Reader` on a thread with an event loop.
+    """An `Engine` that runs a `Reader` on a thread with an event loop.
 
     `submit` appends to a queue and wakes the loop at most once for all that waits there: one `run_coroutine_threadsafe`
     a read would cost 184 microseconds, this costs 49.
 
     Args:
         open_reader: makes the reader, on the loop's thread; it may take minutes.
-        name: of the thread, for stack dumps.
+        info: what the engine says of itself.
     """
 
-    def __init__(self, open_reader: Callable[[], Awaitable[Reader]], *, name: str) -> None:
+    def __init__(self, open_reader: Callable[[], Awaitable[Reader]], info: EngineInfo) -> None:
         self._open_reader = open_reader
+        self._info = info
         self._lock = threading.Lock()
         self._inbox: deque[tuple[ReadRequest | None, Future[ReadResult]]] = (
             deque()
@@ -60,8 +61,12 @@ class ReadLoop:
         self._reading: dict[Future[ReadResult], asyncio.Task[ReadResult]] = {}
         self._opened: Future[None] = Future()
         # A daemon, because Python joins other threads before atexit hooks, and such a hook is what closes the engine.
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"slotstream-{info.name}", daemon=True)
         self.finished = 0
+
+    @property
+    def info(self) -> EngineInfo:
+        return self._info
 
     def start(self, timeout_s: float) -> None:
         """Open the reader and wait until it is there.

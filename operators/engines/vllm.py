@@ -5,7 +5,6 @@ import logging
 import signal
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future
 from multiprocessing import resource_tracker
 from typing import Any
 
@@ -24,7 +23,7 @@ _LOG = logging.getLogger(__name__)
 _CPU_CACHE_MIB = 512
 
 
-class VllmEngine:
+class VllmEngine(ReadLoop):
     """A warm vLLM. The constructor returns when a probe read has finished: until then nothing proves that it can read.
 
     Raises:
@@ -36,33 +35,11 @@ class VllmEngine:
     def __init__(self, config: EngineConfig) -> None:
         facts = model_facts(config)
         vllm_version, on_cpu = installed_vllm()
-        self._info = EngineInfo(
-            name="vllm",
-            version=vllm_version,
-            path="stock",
-            model=facts.name,
-            max_model_len=facts.max_model_len,
-            canvas_length=facts.canvas_length,
-            vocab_size=facts.vocab_size,
-        )
+        info = facts.engine_info(name="vllm", version=vllm_version, path="stock")
         prepare_environment(on_cpu=on_cpu, offline=facts.local, start_timeout_s=config.start_timeout_s)
         arguments = engine_arguments(config, facts, on_cpu=on_cpu)
-        self._loop = ReadLoop(lambda: _open(arguments, self._info), name="slotstream-vllm")
-        self._loop.start(config.start_timeout_s)
-
-    @property
-    def info(self) -> EngineInfo:
-        return self._info
-
-    @property
-    def finished(self) -> int:
-        return self._loop.finished
-
-    def submit(self, requests: Sequence[ReadRequest]) -> list["Future[ReadResult]"]:
-        return self._loop.submit(requests)
-
-    def close(self) -> None:
-        self._loop.close()
+        super().__init__(lambda: _open(arguments, info), info)
+        self.start(config.start_timeout_s)
 
 
 def engine_arguments(config: EngineConfig, facts: ModelFacts, *, on_cpu: bool) -> dict[str, Any]:
