@@ -133,7 +133,7 @@ def _checked(skip: Skip, node: Node) -> _Read:
     return read
 
 
-def _value(node: Node, buf: bytes, pos: int) -> tuple[Any, int]:  # noqa: PLR0911 - one line a kind
+def _value(node: Node, buf: bytes, pos: int) -> tuple[Any, int]:  # noqa: PLR0911, PLR0912 - one case a kind
     """The value at `pos`, which has been walked, and the position after it."""
     match node.kind:
         case "string" | "bytes":
