@@ -1,14 +1,13 @@
 """The dead-letter limit: a pipeline that rejects nearly everything has a wrong setting, not wrong records; it stops."""
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from functools import lru_cache
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from slotstream.operators.outcome import Dead, Outcome
 from slotstream.schemas.errors import DeadLetterLimitReached
 
-__all__ = ["DeadLetterLimit", "DeadLetterLimitConfig"]
+__all__ = ["DeadLetterLimit", "DeadLetterLimitConfig", "limit_for"]
 
 _SHOWN = 3
 
@@ -37,21 +36,24 @@ class DeadLetterLimit:
         self._dead = 0
         self._needed = min(config.min_records, config.window_records)
         self._codes: Counter[str] = Counter()
-        self._examples: dict[str, str] = {}  # code -> origin of the latest one
+        self._examples: dict[str, object] = {}  # code -> origin of the latest one
         self._message: str | None = None
 
-    def add(self, outcomes: Iterable[Outcome]) -> None:
-        """Count outcomes in the order in which they left."""
-        for outcome in outcomes:
-            if isinstance(outcome, Dead):
-                self.add_dead(outcome.error.code, str(outcome.message.origin))
-            else:
-                self._add(None)
-
-    def add_dead(self, code: str, origin: str) -> None:
-        """Count one dead record by its error's code; `origin` says where to find an example."""
-        self._examples[code] = origin
-        self._add(code)
+    def add(self, code: str | None, origin: object = "") -> None:
+        """Count one record: None, or its error's code when it is dead; `str(origin)` says where to find an example."""
+        self._window.append(code)
+        if code is not None:
+            self._codes[code] += 1
+            self._dead += 1
+            self._examples[code] = origin
+        if len(self._window) > self._config.window_records:
+            left = self._window.popleft()
+            if left is not None:
+                self._codes[left] -= 1
+                self._dead -= 1
+        seen = len(self._window)
+        if self._message is None and self._dead > self._config.share * seen and seen >= self._needed:
+            self._conclude(seen)
 
     def check(self) -> None:
         """Call when what was counted is written and committed.
@@ -62,20 +64,6 @@ class DeadLetterLimit:
         if self._message is not None:
             raise DeadLetterLimitReached(self._message)
 
-    def _add(self, code: str | None) -> None:
-        self._window.append(code)
-        if code is not None:
-            self._codes[code] += 1
-            self._dead += 1
-        if len(self._window) > self._config.window_records:
-            left = self._window.popleft()
-            if left is not None:
-                self._codes[left] -= 1
-                self._dead -= 1
-        seen = len(self._window)
-        if self._message is None and self._dead > self._config.share * seen and seen >= self._needed:
-            self._conclude(seen)
-
     def _conclude(self, seen: int) -> None:
         worst = [(code, count) for code, count in self._codes.most_common(_SHOWN) if count]
         examples = "; ".join(f"{code} {count} times, such as {self._examples[code]}" for code, count in worst)
@@ -84,3 +72,9 @@ class DeadLetterLimit:
             f"(limits.dead_letters.share): {examples}. Nothing is lost: all of them are on the dead topic. "
             "Look at these records and at the settings, then start again"
         )
+
+
+@lru_cache(maxsize=8)
+def limit_for(config: DeadLetterLimitConfig) -> DeadLetterLimit:
+    """The process's window; bundles come and go."""
+    return DeadLetterLimit(config)
