@@ -35,7 +35,7 @@ class StateTemplate(BaseModel):
         if isinstance(value, list | tuple):
             return {"fields": value}
         if isinstance(value, Mapping) and ("fields" in value) == ("template" in value):
-            raise ValueError(f"state has either fields or template, got {sorted(value)}")
+            raise ValueError(f"state has either fields or template, got {list(value)}")
         return value
 
     @field_validator("fields")
