@@ -9,10 +9,9 @@ from slotstream.operators.engines.config import EngineConfig
 from slotstream.operators.engines.protocol import EngineInfo
 from slotstream.schemas.errors import ConfigError, EngineNotCapable
 
-__all__ = ["ARCHITECTURE", "PACKAGED_CHECKPOINT", "ModelFacts", "model_facts"]
+__all__ = ["ARCHITECTURE", "ModelFacts", "model_facts"]
 
 ARCHITECTURE = "DiffusionGemmaForBlockDiffusion"
-PACKAGED_CHECKPOINT = Path(__file__).parent / "checkpoints" / "tickets"
 
 _GENERATION_FIELDS = ("max_denoising_steps", "t_min", "t_max", "stability_threshold", "confidence_threshold")
 _LONGEST_BY_DEFAULT = 4096
@@ -54,7 +53,7 @@ def model_facts(config: EngineConfig) -> ModelFacts:
         ConfigError: the model is neither a folder nor a hub id that can be fetched.
         EngineNotCapable: it is not a DiffusionGemma, or lacks a field that the engine needs.
     """
-    location = config.model or str(PACKAGED_CHECKPOINT)
+    location = config.model_folder
     folder = Path(location)
     model = _read_json(location, "config.json")
     architectures = model.get("architectures") or []

@@ -2,11 +2,14 @@
 
 import hashlib
 import json
+from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["EngineConfig"]
+__all__ = ["PACKAGED_CHECKPOINT", "EngineConfig"]
+
+PACKAGED_CHECKPOINT = Path(__file__).parent / "checkpoints" / "tickets"
 
 _NOT_THE_ENGINES = {"max_in_flight", "read_timeout_s", "start_timeout_s"}
 # What the operator does with the engine: two configurations that differ only here share one warm engine.
@@ -85,6 +88,11 @@ class EngineConfig(BaseModel):
     start_timeout_s: float = Field(
         default=900.0, gt=0, description="How long loading, compiling and the first read may take together, seconds."
     )
+
+    @property
+    def model_folder(self) -> str:
+        """The checkpoint's folder or hub id; the packaged checkpoint's folder when `model` is unset."""
+        return self.model or str(PACKAGED_CHECKPOINT)
 
     @property
     def config_hash(self) -> str:
