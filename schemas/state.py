@@ -1,9 +1,12 @@
 """The state: the text of one record that the questions are about, made from the record's fields."""
 
+import datetime
 import json
 import string
+import uuid
 from collections.abc import Mapping
 from functools import cached_property
+from numbers import Number
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -19,7 +22,8 @@ class StateTemplate(BaseModel):
     fields: one name gives its text alone; several give one `name: value` line each, empty values left out.
     template: text with `{field}` or `{outer.inner}`; `{{` and `}}` stand for braces.
 
-    Values that are not text are written as JSON; null is empty.
+    Text stands as it is, and so do bytes that are UTF-8; null is empty; decimals, dates and ids stand as Python writes
+    them, everything else as JSON. Half of a surrogate pair (a cut emoji in JSON) becomes the replacement character.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -43,8 +47,8 @@ class StateTemplate(BaseModel):
     def _names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if any(not part for path in value for part in path.split(".")):
             raise ValueError(f"state names a field by a dotted path, got {list(value)}")
-        if len(set(value)) != len(value):
-            raise ValueError("state names a field twice")
+        if twice := [path for number, path in enumerate(value) if path in value[:number]]:
+            raise ValueError(f"state names a field twice, got {twice[0]!r}")
         return value
 
     @model_validator(mode="after")
@@ -74,16 +78,18 @@ class StateTemplate(BaseModel):
         """The state of one record.
 
         Raises:
-            DecodeError: `state_field_missing` or `state_empty`.
+            DecodeError: `state_field_missing`, `state_not_text` or `state_empty`.
         """
-        values = {path: _text(_reach(fields, path)) for path in self.paths}
+        values = {path: _text(_reach(fields, path), path) for path in self.paths}
         if not any(value.strip() for value in values.values()):
             raise DecodeError(f"the fields of the state ({', '.join(self.paths)}) are all empty", code="state_empty")
         if self.template is not None:
-            return "".join(literal + ("" if path is None else values[path]) for literal, path in self._parts)
-        if len(values) == 1:
-            return next(iter(values.values()))
-        return "\n".join(f"{path}: {value}" for path, value in values.items() if value)
+            text = "".join(literal + ("" if path is None else values[path]) for literal, path in self._parts)
+        elif len(values) == 1:
+            text = next(iter(values.values()))
+        else:
+            text = "\n".join(f"{path}: {value}" for path, value in values.items() if value)
+        return _unicode(text)
 
 
 def _reach(fields: Mapping[str, Any], path: str) -> Any:
@@ -99,9 +105,34 @@ def _reach(fields: Mapping[str, Any], path: str) -> Any:
     return value
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, path: str) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
         return value
-    return json.dumps(value, ensure_ascii=False, default=str)
+    try:
+        if isinstance(value, bool | int | float | list | tuple | Mapping):
+            return json.dumps(value, ensure_ascii=False, default=_plain)
+        return str(_plain(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise DecodeError(f"field {path!r} of the state has no text form: {reason}", code="state_not_text") from None
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can write instead of `value`."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).decode()
+    if isinstance(value, Number | datetime.date | datetime.time | datetime.timedelta | uuid.UUID):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is no text, number, date, id, list or map")
+
+
+def _unicode(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # tokenizers refuse half of a surrogate pair
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
