@@ -18,7 +18,8 @@
         ├── ReadTimeout              this read did not finish while others did
         ├── EngineCrash              this record alone has killed the engine three times
         ├── EncodeError              the decision cannot be written behind this record
-        └── RecordTooLarge           the output topic does not take a record of this size
+        ├── RecordTooLarge           the output topic does not take a record of this size
+        └── RecordRefused            the output topic does not take this record (time stamp, missing key)
 
 A message names the thing, the rule and the value got, and what to do. No message holds record text.
 """
@@ -41,6 +42,7 @@ __all__ = [
     "ReadNotFinite",
     "ReadTimeout",
     "RecordError",
+    "RecordRefused",
     "RecordTooLarge",
     "RegistryUnavailable",
     "SlotstreamError",
@@ -178,3 +180,10 @@ class RecordTooLarge(RecordError):
 
     stage = "write"
     default_code = "record_too_large"
+
+
+class RecordRefused(RecordError):
+    """The output topic does not take the record for another reason than its size: a time stamp, a missing key."""
+
+    stage = "write"
+    default_code = "record_refused"

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 from kafka.errors import AuthorizationError, KafkaError, SaslAuthenticationFailedError
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from slotstream.operators.kafka.headers import PREFIX
 from slotstream.schemas.errors import BrokerError, ConfigError
 
 __all__ = ["KafkaConfig", "broker_errors", "warn_without_crc32c"]
@@ -23,30 +24,35 @@ class KafkaConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     bootstrap_servers: str = Field(
-        min_length=1, description="host:port of one or more brokers, separated by commas", examples=["localhost:9092"]
+        min_length=1, description="host:port of one or more brokers, separated by commas.", examples=["localhost:9092"]
     )
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
-        default="PLAINTEXT", description="transport, as in every Kafka client"
+        default="PLAINTEXT", description="Transport, as in every Kafka client."
     )
     tls_ca_file: Path | None = Field(
-        default=None, description="PEM file of the authorities to trust; default: the system's"
+        default=None, description="PEM file of the authorities to trust; default: the system's."
     )
-    tls_cert_file: Path | None = Field(default=None, description="PEM file of the client's certificate (mutual TLS)")
-    tls_key_file: Path | None = Field(default=None, description="PEM file of the client's private key (mutual TLS)")
+    tls_cert_file: Path | None = Field(default=None, description="PEM file of the client's certificate (mutual TLS).")
+    tls_key_file: Path | None = Field(default=None, description="PEM file of the client's private key (mutual TLS).")
     tls_key_password_file: Path | None = Field(
-        default=None, repr=False, description="file that holds the private key's password"
+        default=None, repr=False, description="File that holds the private key's password."
     )
-    tls_check_hostname: bool = Field(default=True, description="the certificate must name the broker's host")
+    tls_check_hostname: bool = Field(default=True, description="The certificate must name the broker's host.")
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(
-        default=None, description="how to log in, with a SASL security protocol"
+        default=None, description="How to log in, with a SASL security protocol."
     )
-    sasl_username: str | None = Field(default=None, description="who logs in")
-    sasl_password_file: Path | None = Field(default=None, repr=False, description="file that holds the password")
-    client_id: str = Field(default="slotstream", min_length=1, description="name of this program in the broker's logs")
-    request_timeout_ms: int = Field(default=30_000, ge=1_000, description="how long one request may take")
-    connect_timeout_ms: int = Field(default=30_000, ge=1_000, description="how long the first connection may take")
+    sasl_username: str | None = Field(default=None, description="Who logs in.")
+    sasl_password_file: Path | None = Field(default=None, repr=False, description="File that holds the password.")
+    client_id: str = Field(default="slotstream", min_length=1, description="Name of this program in the broker's logs.")
+    request_timeout_ms: int = Field(default=30_000, ge=1_000, description="How long one request may take.")
+    connect_timeout_ms: int = Field(default=30_000, ge=1_000, description="How long the first connection may take.")
     reconnect_backoff_max_ms: int = Field(
-        default=2_000, ge=100, description="longest pause between attempts to reach a lost broker"
+        default=2_000, ge=100, description="Longest pause between attempts to reach a lost broker."
+    )
+    header_prefix: str = Field(
+        default=PREFIX,
+        pattern=r"[a-z][a-z0-9_-]*$",
+        description="First word of our header names.",
     )
 
     @model_validator(mode="after")

@@ -6,6 +6,7 @@ Every output record carries `<prefix>.decision_id`, `<prefix>.origin` (`TOPIC[PA
 """
 
 import re
+from dataclasses import dataclass
 from typing import Literal
 
 from slotstream.schemas.errors import RecordError
@@ -13,8 +14,10 @@ from slotstream.schemas.label import Reason
 from slotstream.schemas.record import Headers, Message, Origin
 
 __all__ = [
+    "ERROR_PREFIXES",
     "PREFIX",
     "HeaderStyle",
+    "Stamp",
     "dead_headers",
     "decision_headers",
     "header_value",
@@ -26,12 +29,13 @@ PREFIX = "slotstream"
 CONNECT = "__connect.errors."
 STREAMS = "__streams.errors."
 SPRING = "kafka_dlt-"
+ERROR_PREFIXES = (CONNECT, STREAMS, SPRING)
 MAX_MESSAGE_BYTES = 1024
 
 HeaderStyle = Literal["connect", "streams", "spring", "none"]
 
-_ORIGIN = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)\[(?P<partition>\d+)\]@(?P<offset>\d+)")
-_DECISION_ID = re.compile(r"(?P<topic_id>[A-Za-z0-9._-]+):(?P<partition>\d+):(?P<offset>\d+):(?P<schema_hash>[^:]+)")
+_ORIGIN = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)\[(?P<partition>\d{1,10})\]@(?P<offset>\d{1,19})")
+_DECISION_ID = re.compile(r"(?P<topic_id>[A-Za-z0-9._-]+):(?P<partition>\d{1,10}):(?P<offset>\d{1,19}):(?P<hash>[^:]+)")
 
 
 def header_value(headers: Headers, key: str) -> str | None:
@@ -45,54 +49,49 @@ def header_value(headers: Headers, key: str) -> str | None:
     return None
 
 
-def decision_headers(message: Message, schema_hash: str, *, prefix: str = PREFIX) -> Headers:
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What the headers of one run have in common.
+
+    schema_hash: of the decision schema that was asked.  group: the consumer group.  version: of slotstream.
+    prefix: first word of our own names.  style: whose names the error headers have beside ours: Kafka Connect's, Kafka
+    Streams' (KIP-1034), Spring's, or none.
+    """
+
+    schema_hash: str
+    group: str
+    version: str
+    prefix: str = PREFIX
+    style: HeaderStyle = "connect"
+
+
+def decision_headers(message: Message, stamp: Stamp) -> Headers:
     """The message's own headers in their order, then ours; earlier ones of ours are replaced."""
-    kept = tuple(header for header in message.headers if not header[0].startswith(f"{prefix}."))
+    prefix = stamp.prefix
     return (
-        *kept,
-        (f"{prefix}.decision_id", message.origin.decision_id(schema_hash).encode()),
+        *(header for header in message.headers if not header[0].startswith(f"{prefix}.")),
+        (f"{prefix}.decision_id", message.origin.decision_id(stamp.schema_hash).encode()),
         (f"{prefix}.origin", str(message.origin).encode()),
-        (f"{prefix}.attempt", str(message.attempt).encode()),
+        (f"{prefix}.attempt", b"%d" % message.attempt),
     )
 
 
-def review_headers(message: Message, schema_hash: str, reasons: tuple[Reason, ...], *, prefix: str = PREFIX) -> Headers:
+def review_headers(message: Message, stamp: Stamp, reasons: tuple[Reason, ...]) -> Headers:
     """As decision_headers, then one `<prefix>.review.reason` a reason: `intent: probability 0.41 is below 0.6`."""
-    return decision_headers(message, schema_hash, prefix=prefix) + tuple(
-        (f"{prefix}.review.reason", str(reason).encode()) for reason in reasons
-    )
+    key = f"{stamp.prefix}.review.reason"
+    return decision_headers(message, stamp) + tuple((key, str(reason).encode()) for reason in reasons)
 
 
 def dead_headers(
-    message: Message,
-    schema_hash: str,
-    error: RecordError,
-    *,
-    group: str,
-    time_ms: int,
-    version: str,
-    schema_id: int | None = None,
-    style: HeaderStyle = "connect",
-    prefix: str = PREFIX,
+    message: Message, stamp: Stamp, error: RecordError, *, time_ms: int, schema_id: int | None = None
 ) -> Headers:
-    """The message's own headers, then why it is dead. A redriven record's earlier error headers are replaced.
+    """As decision_headers, then why the record is dead; error headers of an earlier attempt or system are replaced.
 
     Args:
-        message: the record as it was read.
-        schema_hash: of the decision schema that was asked.
-        error: what is wrong with it; its text holds no record text.
-        group: the consumer group that read it.
+        error: what is wrong with the record; its text holds no record text.
         time_ms: now, Unix milliseconds.
-        version: of slotstream.
         schema_id: the value's id in the input registry, if it has one.
-        style: whose names to use beside ours: Kafka Connect's, Kafka Streams' (KIP-1034), Spring's, or none.
-        prefix: of our own names.
     """
-    kept = tuple(
-        header
-        for header in decision_headers(message, schema_hash, prefix=prefix)
-        if not header[0].startswith((CONNECT, STREAMS, SPRING))
-    )
     text = str(error).encode()[:MAX_MESSAGE_BYTES].decode("utf-8", "ignore")
     own = {
         "error.code": error.code,
@@ -102,13 +101,16 @@ def dead_headers(
         "time": str(time_ms),
         "original.timestamp": str(message.timestamp_ms),
         "original.timestamp.type": str(message.timestamp_type),
-        "group": group,
-        "version": version,
+        "group": stamp.group,
+        "version": stamp.version,
     }
     if schema_id is not None:
         own["schema.id"] = str(schema_id)
-    named = tuple((f"{prefix}.{name}", value.encode()) for name, value in own.items())
-    return kept + _styled(style, message, error, text, group) + named
+    return (
+        *(header for header in decision_headers(message, stamp) if not header[0].startswith(ERROR_PREFIXES)),
+        *_styled(stamp.style, message, error, text, stamp.group),
+        *((f"{stamp.prefix}.{name}", value.encode()) for name, value in own.items()),
+    )
 
 
 def _styled(style: HeaderStyle, message: Message, error: RecordError, text: str, group: str) -> Headers:
@@ -152,14 +154,12 @@ def redriven(message: Message, *, prefix: str = PREFIX) -> Message:
     """
     place = _ORIGIN.fullmatch(header_value(message.headers, f"{prefix}.origin") or "")
     known = _DECISION_ID.fullmatch(header_value(message.headers, f"{prefix}.decision_id") or "")
-    headers = tuple(
-        header for header in message.headers if not header[0].startswith((f"{prefix}.", CONNECT, STREAMS, SPRING))
-    )
+    headers = tuple(header for header in message.headers if not header[0].startswith((f"{prefix}.", *ERROR_PREFIXES)))
     if place is None or known is None:
         return Message(
             message.origin, message.timestamp_ms, message.timestamp_type, message.key, message.value, headers
         )
-    attempt = header_value(message.headers, f"{prefix}.attempt") or "1"
+    attempt = re.fullmatch("[0-9]{1,9}", header_value(message.headers, f"{prefix}.attempt") or "")
     return Message(
         origin=Origin(place["topic"], known["topic_id"], int(known["partition"]), int(known["offset"])),
         timestamp_ms=message.timestamp_ms,
@@ -167,5 +167,5 @@ def redriven(message: Message, *, prefix: str = PREFIX) -> Message:
         key=message.key,
         value=message.value,
         headers=headers,
-        attempt=(int(attempt) if attempt.isascii() and attempt.isdigit() else 1) + 1,
+        attempt=(int(attempt[0]) if attempt else 1) + 1,
     )

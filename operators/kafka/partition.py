@@ -19,7 +19,7 @@ def partition_for(key: bytes | None, source_partition: int, source_count: int, t
         source_count: partitions of the topic it was read from.
         target_count: partitions of the topic it goes to, at least 1.
     """
-    if source_count == target_count:
+    if source_count == target_count and source_partition < target_count:
         return source_partition
     if key is None:
         return source_partition % target_count

@@ -251,7 +251,7 @@ class ConsumerSession:
             record.value,
             tuple(record.headers),
         )
-        return message if record.topic == self._source.topic else redriven(message)
+        return message if record.topic == self._source.topic else redriven(message, prefix=self._kafka.header_prefix)
 
     def _settle_partitions(self) -> set[TopicPartition]:
         """Open what came, forget what went. Returns the partitions whose reader was moved: what was polled is old."""

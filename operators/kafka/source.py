@@ -26,36 +26,39 @@ class SourceConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    topic: str = Field(min_length=1, description="the topic to read")
-    group: str = Field(min_length=1, description="consumer group: replicas that share it share the topic's partitions")
+    topic: str = Field(min_length=1, description="The topic to read.")
+    group: str = Field(min_length=1, description="Consumer group: replicas that share it share the topic's partitions.")
     start: Literal["earliest", "latest", "timestamp"] = Field(
         default="earliest",
-        description="where a group without any commit starts; partitions that appear later start at their beginning",
+        description="Where a group without any commit starts; partitions that appear later start at their beginning.",
     )
     start_timestamp_ms: int | None = Field(
         default=None,
         ge=0,
-        description="Unix milliseconds, for start: timestamp; a partition without later records starts at its end",
+        description="Unix milliseconds, for start: timestamp; a partition without later records starts at its end.",
     )
     on_topic_recreated: Literal["stop", "earliest"] = Field(
-        default="stop", description="the topic was deleted and made again: stop, or read the new one from its beginning"
+        default="stop",
+        description="The topic was deleted and made again: stop, or read the new one from its start.",
     )
     on_out_of_range: Literal["stop", "earliest", "latest"] = Field(
-        default="stop", description="the committed offset is no longer in the log: stop, or go on at one of its ends"
+        default="stop", description="The committed offset is no longer in the log: stop, or go on at one of its ends."
     )
     session_timeout_ms: int = Field(
-        default=20_000, ge=1_000, description="a replica that is silent for so long loses its partitions"
+        default=20_000, ge=1_000, description="A replica that is silent for so long loses its partitions."
     )
     max_poll_interval_ms: int = Field(
-        default=600_000, ge=10_000, description="must be longer than the slowest batch and an engine restart"
+        default=600_000, ge=10_000, description="Must be longer than the slowest batch and an engine restart."
     )
     release_wait_ms: int = Field(
-        default=5_000, ge=0, description="how long a partition that moves away waits for its records in flight"
+        default=5_000, ge=0, description="How long a partition that moves away waits for its records in flight."
     )
-    metadata_max_age_ms: int = Field(default=30_000, ge=1_000, description="new partitions are seen after so long")
-    max_buffered_records: int = Field(default=5_000, ge=1, description="records held ready between two batches")
+    metadata_max_age_ms: int = Field(default=30_000, ge=1_000, description="New partitions are seen after so long.")
+    max_buffered_records: int = Field(default=5_000, ge=1, description="Records held ready between two batches.")
     max_partition_fetch_bytes: int = Field(
-        default=1_048_576, ge=1_024, description="fetched of one partition at a time; a larger record still comes whole"
+        default=1_048_576,
+        ge=1_024,
+        description="Fetched of a partition at a time; a larger record still comes whole.",
     )
 
     @property

@@ -1,0 +1,97 @@
+"""From Beam to the three output topics: send in `process`, check every acknowledgement in `finish_bundle`."""
+
+from collections import Counter
+
+import apache_beam as beam
+from apache_beam.metrics import Metrics
+
+from slotstream.operators.kafka.connection import KafkaConfig
+from slotstream.operators.kafka.headers import Stamp
+from slotstream.operators.kafka.producers import producers_for
+from slotstream.operators.kafka.session import session_for
+from slotstream.operators.kafka.sink import Outgoing, SinkConfig
+from slotstream.operators.kafka.source import SourceConfig
+from slotstream.operators.kafka.writer import BatchWriter
+from slotstream.schemas.errors import BrokerError
+
+__all__ = ["WriteFn", "WriteTopic"]
+
+
+class WriteFn(beam.DoFn):  # type: ignore[misc]
+    """`Outgoing` in, nothing out. When `finish_bundle` returns, every record of the bundle is acknowledged.
+
+    Before each send and before the last wait it asks the session whether this process is still a member of its group:
+    a process that was stopped for longer than the session timeout writes nothing of what it had in flight.
+    """
+
+    def __init__(
+        self, kafka: KafkaConfig, source: SourceConfig, sink: SinkConfig, stamp: Stamp, *, fenced: bool
+    ) -> None:
+        self._kafka = kafka
+        self._source = source
+        self._sink = sink
+        self._stamp = stamp
+        self._fenced = fenced
+        self._writer: BatchWriter | None = None
+        self._counters = {
+            name: Metrics.counter("slotstream", counter)
+            for name, counter in {
+                "decided": "written_decided",
+                "review": "written_review",
+                "dead": "written_dead",
+                "refused": "records_refused",
+                "shrunk": "dead_letters_shrunk",
+                "null_headers": "null_headers_emptied",
+            }.items()
+        }
+
+    def start_bundle(self) -> None:
+        producers = producers_for(self._kafka, self._sink)
+        self._writer = BatchWriter(producers, self._sink, self._stamp, self._source.topic)
+
+    def process(self, element: Outgoing) -> None:
+        assert self._writer is not None
+        self._check_member()
+        self._writer.send(element)
+
+    def finish_bundle(self) -> None:
+        assert self._writer is not None
+        self._check_member()
+        writer, self._writer = self._writer, None
+        writer.flush()
+        counted: Counter[str] = writer.written
+        for name, counter in self._counters.items():
+            counter.inc(counted[name])
+
+    def _check_member(self) -> None:
+        if not self._fenced:
+            return
+        try:
+            session_for(self._kafka, self._source).check_member()
+        except BrokerError:
+            producers_for(self._kafka, self._sink).close()  # what is not sent yet stays unsent
+            raise
+
+
+class WriteTopic(beam.PTransform):  # type: ignore[misc]
+    """Write each `Outgoing` to its route's topic: same key, headers and time stamp; same partition where counts match.
+
+    A record that its topic refuses for good (too large, a time stamp out of range) goes to `dead` as it was read; a
+    letter that `dead` refuses goes there without its value; a letter that cannot be written fails the bundle.
+
+    Args:
+        kafka: the cluster.
+        source: where the records come from: its partitions are kept, and with `fenced` its group is asked.
+        sink: the output topics.
+        stamp: for the headers of refused records.
+        fenced: write only while this process's session is a member of the group. Off where another one reads.
+    """
+
+    def __init__(
+        self, kafka: KafkaConfig, source: SourceConfig, sink: SinkConfig, stamp: Stamp, *, fenced: bool = True
+    ) -> None:
+        super().__init__()
+        self._fn = WriteFn(kafka, source, sink, stamp, fenced=fenced)
+
+    def expand(self, records: beam.PCollection) -> beam.PCollection:
+        return records | "Write" >> beam.ParDo(self._fn)
