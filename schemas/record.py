@@ -41,9 +41,9 @@ class Message:
     origin: Origin
     timestamp_ms: int
     timestamp_type: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers = ()
+    key: bytes | None = field(repr=False)  # keys, values and headers stay out of logs
+    value: bytes | None = field(repr=False)
+    headers: Headers = field(default=(), repr=False)
     attempt: int = 1
 
 
@@ -55,5 +55,5 @@ class Record:
     """
 
     message: Message
-    fields: Mapping[str, Any] = field(repr=False)  # record text stays out of logs
+    fields: Mapping[str, Any] = field(repr=False)
     schema_id: int | None = None
