@@ -24,6 +24,8 @@ from slotstream.schemas.record import Message, Origin, Record
 __all__ = ["Decide", "DecideFn", "record_of_fields"]
 
 
+# What Beam would infer from `process` is WindowedValue, which is how an outcome leaves, not what leaves.
+@beam.typehints.with_output_types(Outcome)
 class DecideFn(beam.DoFn):  # type: ignore[misc]
     """`Record` in, `Outcome` out, in the same order; `Dead` and `Forwarded` pass in their places.
 
