@@ -64,8 +64,8 @@ endif
 
 # mypy cannot follow the import hook of an editable install; these links are where pyproject.toml sends it.
 $(LINKS):
-	mkdir -p $(@D)
-	ln -sfn ../../../$(@F) $@
+	@mkdir -p $(@D)
+	@ln -sfn ../../../$(@F) $@
 
 demo: setup ## records through a local Kafka, decided by the real engine (KEEP=1: leave it up)
 	$(PY) deploy/demo/demo.py $(if $(KEEP),--keep) $(ARGS)
@@ -91,9 +91,7 @@ format: setup ## ruff: fix what it can
 	$(PY) -m ruff format $(CODE)
 
 types: setup ## mypy --strict
-	$(PY) -m mypy --strict $(PACKAGES)
-	$(PY) -m mypy --strict deploy
-	$(PY) -m mypy tests setup.py
+	$(PY) -m mypy --strict $(CODE)
 
 stack: setup ## a Kafka and a schema registry on this machine, until Ctrl-C
 	$(PY) deploy/local/stack.py up $(ARGS)
