@@ -6,7 +6,7 @@ Every output record carries `<prefix>.decision_id`, `<prefix>.origin` (`TOPIC[PA
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from slotstream.schemas.errors import RecordError
@@ -17,10 +17,12 @@ __all__ = [
     "ERROR_PREFIXES",
     "PREFIX",
     "HeaderStyle",
+    "Identity",
     "Stamp",
     "dead_headers",
     "decision_headers",
     "header_value",
+    "identity_of",
     "redriven",
     "review_headers",
 ]
@@ -34,8 +36,11 @@ MAX_MESSAGE_BYTES = 1024
 
 HeaderStyle = Literal["connect", "streams", "spring", "none"]
 
-_ORIGIN = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)\[(?P<partition>\d{1,10})\]@(?P<offset>\d{1,19})")
-_DECISION_ID = re.compile(r"(?P<topic_id>[A-Za-z0-9._-]+):(?P<partition>\d{1,10}):(?P<offset>\d{1,19}):(?P<hash>[^:]+)")
+_ORIGIN = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)\[(?P<partition>\d{1,10})\]@(?P<offset>\d{1,19})", re.ASCII)
+_ATTEMPT = re.compile(r"[1-9]\d{0,8}", re.ASCII)
+_DECISION_ID = re.compile(
+    r"(?P<topic_id>[A-Za-z0-9._-]+):(?P<partition>\d{1,10}):(?P<offset>\d{1,19}):(?P<hash>[^:]+)", re.ASCII
+)
 
 
 def header_value(headers: Headers, key: str) -> str | None:
@@ -146,26 +151,35 @@ def _styled(style: HeaderStyle, message: Message, error: RecordError, text: str,
     return tuple((f"{CONNECT}{name}", value.encode()) for name, value in names.items())
 
 
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What our headers say a record is."""
+
+    origin: Origin
+    schema_hash: str
+    attempt: int
+
+
+def identity_of(headers: Headers, *, prefix: str = PREFIX) -> Identity | None:
+    """Reads what decision_headers wrote; None when a part is missing or is not of its form."""
+    place = _ORIGIN.fullmatch(header_value(headers, f"{prefix}.origin") or "")
+    known = _DECISION_ID.fullmatch(header_value(headers, f"{prefix}.decision_id") or "")
+    attempt = _ATTEMPT.fullmatch(header_value(headers, f"{prefix}.attempt") or "")
+    if place is None or known is None or attempt is None:
+        return None
+    origin = Origin(place["topic"], known["topic_id"], int(known["partition"]), int(known["offset"]))
+    return Identity(origin, known["hash"], int(attempt[0]))
+
+
 def redriven(message: Message, *, prefix: str = PREFIX) -> Message:
     """A message of the redrive topic as the record that it is: its first origin, and one attempt more.
 
     Headers that do not say so leave it a record of its own. Error headers of the earlier attempt are taken off.
     Only records of `<input>.redrive` may come here: anybody who writes to the input could forge these headers.
     """
-    place = _ORIGIN.fullmatch(header_value(message.headers, f"{prefix}.origin") or "")
-    known = _DECISION_ID.fullmatch(header_value(message.headers, f"{prefix}.decision_id") or "")
-    headers = tuple(header for header in message.headers if not header[0].startswith((f"{prefix}.", *ERROR_PREFIXES)))
-    if place is None or known is None:
-        return Message(
-            message.origin, message.timestamp_ms, message.timestamp_type, message.key, message.value, headers
-        )
-    attempt = re.fullmatch("[0-9]{1,9}", header_value(message.headers, f"{prefix}.attempt") or "")
-    return Message(
-        origin=Origin(place["topic"], known["topic_id"], int(known["partition"]), int(known["offset"])),
-        timestamp_ms=message.timestamp_ms,
-        timestamp_type=message.timestamp_type,
-        key=message.key,
-        value=message.value,
-        headers=headers,
-        attempt=(int(attempt[0]) if attempt else 1) + 1,
-    )
+    identity = identity_of(message.headers, prefix=prefix)
+    ours = (f"{prefix}.", *ERROR_PREFIXES)
+    headers = tuple(header for header in message.headers if not header[0].startswith(ours))
+    if identity is None:
+        return replace(message, headers=headers)
+    return replace(message, origin=identity.origin, headers=headers, attempt=identity.attempt + 1)
