@@ -20,6 +20,7 @@ __all__ = ["LOOPBACK", "Service", "StartError", "free_ports", "scratch_dir"]
 LOOPBACK = "127.0.0.1"
 GUARD = Path(__file__).with_name("guard.py")
 LOGS = CACHE.parent / "logs"
+KEPT_LOGS = 20  # of one name
 POLL_S = 0.05
 TMPFS = Path("/dev/shm")  # noqa: S108 (mkdtemp makes the name, and only its owner may enter)
 TMPFS_NEEDED_BYTES = 2 << 30
@@ -45,6 +46,8 @@ class Service:
         self.name = name
         self.scratch = scratch
         LOGS.mkdir(parents=True, exist_ok=True)
+        for old in sorted(LOGS.glob(f"{name}-*.log"), key=_age)[KEPT_LOGS:]:
+            old.unlink(missing_ok=True)
         self.log = LOGS / f"{name}-{os.getpid()}-{scratch.name}.log"
         self._command = list(command)
         self._ready = ready
@@ -123,6 +126,14 @@ class Service:
     def _log_tail(self) -> str:
         tail = "\n".join(self.log_text().splitlines()[-20:])
         return f" Log: {self.log}; its end:\n{tail}"
+
+
+def _age(file: Path) -> float:
+    """For sorting, the youngest first; a file that somebody else has just removed counts as old."""
+    try:
+        return -file.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def free_ports(count: int) -> list[int]:
