@@ -21,3 +21,6 @@ class Finding:
     subject: str
     message: str
     advice: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.message}" + (f"; {self.advice}" if self.advice else "")

@@ -66,9 +66,9 @@ class EpochLoop:
 
     Args:
         session: this process's membership of the group; the loop is the only one that polls and commits.
-        run_epoch: decides at most so many ready records and writes them; returns when every output is flushed.
+        run_epoch: decides at most so many ready records and writes them; returns its counters when all is flushed.
         start_engine: has the engine warm and proven when it returns.
-        after_commit: called when an epoch is committed; may raise DeadLetterLimitReached.
+        each_turn: called after every wait with the counters of what was committed (none); may raise to end the loop.
         in_flight: records that the engine holds at once.
         stop: set it to end the loop after the current epoch.
     """
@@ -78,9 +78,9 @@ class EpochLoop:
         config: RunConfig,
         session: Session,
         *,
-        run_epoch: Callable[[int], None],
-        start_engine: Callable[[], None],
-        after_commit: Callable[[], None],
+        run_epoch: Callable[[int], Mapping[str, int]],
+        start_engine: Callable[[], object],
+        each_turn: Callable[[Mapping[str, int]], object],
         in_flight: int,
         stop: threading.Event,
         condemn: Callable[[], object] = condemn_latest,
@@ -90,12 +90,13 @@ class EpochLoop:
         self._session = session
         self._run_epoch = run_epoch
         self._start_engine = start_engine
-        self._after_commit = after_commit
+        self._each_turn = each_turn
         self._in_flight = in_flight
         self._stop = stop
         self._condemn = condemn
         self._clock = clock
         self._blame: Blame | None = None
+        self._committed: dict[Hashable, int] = {}
         self._deaths = 0  # of the engine, since a record was last decided
         self._failures = 0  # of broker or registry, in a row
         self._failed_at = 0.0
@@ -111,22 +112,31 @@ class EpochLoop:
             try:
                 if until_caught_up and targets is None:
                     targets = self._session.end_offsets()
-                ready = self._session.wait(WAIT_MS)
-                if ready:
-                    self._epoch()
-                elif targets is not None and self._session.caught_up(targets):
+                committed = self._epoch() if self._session.wait(WAIT_MS) else {}
+                self._each_turn(committed)
+                if targets is not None and not committed and self._session.caught_up(targets):
                     return
             except (BrokerError, RegistryUnavailable) as error:
                 self._pause(error)
 
-    def _epoch(self) -> None:
+    def lag(self) -> int:
+        """Records (and transaction markers) that wait in this member's partitions, as far as it has read them yet.
+
+        Raises:
+            BrokerError: Kafka does not answer.
+        """
+        mine, ends = self._session.assigned, self._session.end_offsets()
+        return sum(max(0, ends.get(at, 0) - offset) for at, offset in self._committed.items() if at in mine)
+
+    def _epoch(self) -> Mapping[str, int]:
+        """Run and commit one epoch; its counters, none when nothing could be committed."""
         if self._blame is None:  # known only when partitions are assigned
             deaths = self._session.engine_deaths()
             self._blame = Blame(self._config.epoch_max_records, self._in_flight, deaths=deaths)
         blame = self._blame
         blame.keep(self._session.assigned)
         try:
-            self._run_epoch(blame.epoch_records)
+            counted = self._run_epoch(blame.epoch_records)
         except Exception as error:
             cause = told_by(error)
             if cause is None:
@@ -137,12 +147,13 @@ class EpochLoop:
                 self._engine_died(cause)
             else:
                 raise cause from error
-            return
+            return {}
         positions = self._session.positions()
         self._session.commit(positions)
+        self._committed |= positions
         blame.passed(positions)
         self._deaths = self._failures = 0
-        self._after_commit()
+        return counted
 
     def _engine_died(self, error: EngineError) -> None:
         assert self._blame is not None

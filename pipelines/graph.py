@@ -1,4 +1,4 @@
-"""The graph: read, decode, decide, encode, write, in one fused stage. Wiring only, and the local runner's way to run it.
+"""The graph: read, decode, decide, encode, write, in one fused stage; and the local runner's way to run it.
 
 A shuffle between read and write would break the guarantee: offsets were committed before the records were written.
 """
@@ -33,6 +33,7 @@ def build(root: beam.Pipeline, config: PipelineConfig, schema: DecisionSchema, *
         schema_hash=schema.hash,
         group=config.input.group,
         version=version("slotstream"),
+        prefix=config.kafka.header_prefix,
         style=config.output.dead_header_style,
     )
     (

@@ -1,0 +1,192 @@
+"""The command `slotstream`."""
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from textwrap import dedent
+
+from slotstream.schemas.errors import SlotstreamError
+
+__all__ = ["main"]
+
+EXIT_CODES = """\
+exit codes:
+  0  done
+  1  failed: the message says what; what was committed is safe, start again
+  2  configuration, decision schema or model do not fit: nothing was started
+  3  the schema registry refuses the output schema
+  4  the dead-letter limit is reached: nearly every record fails
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse the command line and run the command; returns the exit code. Only data goes to stdout."""
+    options = _parser().parse_args(arguments)
+    _log_to_stderr(debug=options.debug)
+    try:
+        return int(options.command(options))
+    except SlotstreamError as error:
+        if options.debug:
+            logging.getLogger("slotstream").exception("%s", type(error).__name__)
+        print(f"slotstream: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:  # `slotstream decide ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        print("slotstream: interrupted", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="slotstream",
+        description="Typed decisions with probabilities for every record, read off a DiffusionGemma canvas.",
+        epilog=dedent(
+            """\
+            a first session:
+              slotstream decide questions.yaml --in examples.jsonl    try a decision schema on a few records
+              slotstream check --config my.yaml                       is everything there before records flow?
+              slotstream run --config my.yaml                         decide every record of a Kafka topic
+
+            """
+        )
+        + EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    _add_decide(commands)
+    _add_run(commands)
+    _add_check(commands)
+    return parser
+
+
+def _command(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, brief: str, told: str
+) -> argparse.ArgumentParser:
+    command = commands.add_parser(
+        name,
+        help=brief,
+        description=brief[0].upper() + brief[1:] + ".",
+        epilog=dedent(told) + "\n" + EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument("--debug", action="store_true", help="log everything, and show tracebacks")
+    return command
+
+
+def _add_decide(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    command = _command(
+        commands,
+        "decide",
+        "ask a decision schema about JSON lines, without Kafka",
+        """\
+        Each input line is one object, a record's fields. Each output line answers it, in the same order:
+          {"route": "decided", "labels": {"urgent": {"value": true, "probability": 0.97, "mass": 0.99, "margin": 0.94,
+           "entropy": 0.13, "probabilities": {"yes": 0.97, "no": 0.03}}}, "reasons": [], "error": null}
+        A line that cannot be decided has the route "dead" and an error with code and message.
+
+        examples:
+          echo '{"text": "my card was stolen"}' | slotstream decide tickets.yaml
+          slotstream decide tickets.yaml --model ./my-checkpoint --in records.jsonl --out answers.jsonl
+        """,
+    )
+    command.add_argument("schema", metavar="SCHEMA", type=Path, help="decision schema, YAML or JSON")
+    command.add_argument("--model", metavar="DIR", help="DiffusionGemma checkpoint (default: the packaged small one)")
+    command.add_argument("--in", dest="input", metavar="FILE", type=Path, help="read from FILE instead of stdin")
+    command.add_argument("--out", dest="output", metavar="FILE", type=Path, help="write to FILE instead of stdout")
+    command.add_argument(
+        "--engine",
+        choices=("vllm", "transformers", "instant"),
+        default="vllm",
+        help="what runs the model; instant is a fake for trying the plumbing (default: vllm)",
+    )
+    command.set_defaults(command=_decide)
+
+
+def _add_run(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    command = _command(
+        commands,
+        "run",
+        "decide every record of a Kafka topic until stopped",
+        """\
+        SIGTERM or Ctrl-C: records in flight are finished and committed, then it exits with 0; a second signal exits at
+        once. Several runs with the same group share the topic's partitions. No record is lost; after a failure a record
+        may be written again, with the same id.
+
+        examples:
+          slotstream run --config my.yaml
+          slotstream run --config my.yaml --until-caught-up       a batch job: stops where the topic ends now
+        """,
+    )
+    command.add_argument("--config", metavar="FILE", type=Path, required=True, help="configuration, YAML")
+    command.add_argument(
+        "--until-caught-up", action="store_true", help="stop at the end offsets that the topic has at start"
+    )
+    command.set_defaults(command=_run)
+
+
+def _add_check(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    command = _command(
+        commands,
+        "check",
+        "check everything that can be checked before records flow",
+        """\
+        One line a finding: ok, warn or error, what it is about, what was found, and what to do. Exits with 0 when there
+        is no error and with 1 otherwise. Writes nothing, joins no group, loads no model weights without --engine.
+
+        examples:
+          slotstream check --config my.yaml
+          slotstream check --config my.yaml --engine              also starts the engine and reads a probe
+        """,
+    )
+    command.add_argument("--config", metavar="FILE", type=Path, required=True, help="configuration, YAML")
+    command.add_argument("--engine", action="store_true", help="also start the engine and read a probe")
+    command.set_defaults(command=_check)
+
+
+# Imports stand in the commands: Beam takes 3 s and vLLM 20 s, and nobody should wait for them to read --help.
+
+
+def _decide(options: argparse.Namespace) -> int:
+    from slotstream.operators.engines.config import EngineConfig  # noqa: PLC0415
+    from slotstream.pipelines.decide_lines import decide_files  # noqa: PLC0415
+
+    config = EngineConfig(kind=options.engine, model=options.model)
+    decide_files(options.schema, config, source=options.input, target=options.output)
+    return 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    from slotstream.pipelines.run import run  # noqa: PLC0415
+
+    run(options.config, until_caught_up=options.until_caught_up)
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from slotstream.pipelines.check import check  # noqa: PLC0415
+
+    return check(options.config, with_engine=options.engine)
+
+
+def _log_to_stderr(*, debug: bool) -> None:
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.DEBUG if debug else logging.INFO,
+        format="%(asctime)s %(levelname)-7s %(message)s"
+        if not debug
+        else "%(asctime)s %(levelname)-7s %(name)s %(message)s",
+        datefmt="%H:%M:%S",
+    )
+    if debug:
+        return
+    logging.getLogger().setLevel(logging.WARNING)
+    logging.getLogger("slotstream").setLevel(logging.INFO)
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # it logs what it raises, and we tell that
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    for name in ("kafka.net.connection", "kafka.cluster"):  # a lost broker is told once, not by every layer
+        logging.getLogger(name).setLevel(logging.ERROR)

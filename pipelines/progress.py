@@ -1,0 +1,57 @@
+"""What a running pipeline says of itself every few seconds."""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+__all__ = ["Progress"]
+
+_log = logging.getLogger(__name__)
+
+_ROUTES = ("decided", "review", "dead")
+
+
+class Progress:
+    """Counts records by route and logs a line at most every `every_s`, and only when something was written.
+
+    Args:
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, every_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._every_s = every_s
+        self._clock = clock
+        self._total: Counter[str] = Counter()
+        self._told: Counter[str] = Counter()
+        self._started_at = self._told_at = clock()
+
+    def add(self, counted: Mapping[str, int], lag: Callable[[], int]) -> None:
+        """Add one committed epoch's counters (empty while nothing comes), and tell if it is time.
+
+        Args:
+            lag: how many records wait in the topic; asked once a line.
+        """
+        self._total.update(counted)
+        now = self._clock()
+        if now - self._told_at < self._every_s:
+            return
+        records = self._records(self._total) - self._records(self._told)
+        if records:
+            rate = records / (now - self._told_at)
+            _log.info("%s; %s records/s, %s waiting", self._routes(), f"{rate:,.0f}", f"{lag():,}")
+        self._told, self._told_at = self._total.copy(), now
+
+    def summary(self) -> str:
+        """One line over the whole run."""
+        seconds = self._clock() - self._started_at
+        return f"{self._routes()} in {seconds:.1f} s"
+
+    def _routes(self) -> str:
+        dropped = self._total["tombstones_dropped"]
+        routes = [f"{self._total[f'written_{route}']:,} {route}" for route in _ROUTES]
+        return ", ".join(routes) + (f", {dropped:,} tombstones dropped" if dropped else "")
+
+    @staticmethod
+    def _records(counted: Mapping[str, int]) -> int:
+        return sum(counted.get(f"written_{route}", 0) for route in _ROUTES)
