@@ -41,7 +41,7 @@ class Service:
     """
 
     def __init__(
-        self, name: str, command: Sequence[str], *, ready: Callable[[], bool], scratch: Path, timeout_s: float = 60.0
+        self, name: str, command: Sequence[str], *, ready: Callable[[], bool], scratch: Path, timeout_s: float = 120.0
     ) -> None:
         self.name = name
         self.scratch = scratch

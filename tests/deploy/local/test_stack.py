@@ -10,6 +10,7 @@ from typing import Any
 import psutil
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
+from kafka.errors import KafkaError
 
 from deploy.local import maven, stack
 from deploy.local.broker import LocalBroker, local_kafka
@@ -108,3 +109,26 @@ def test_a_setting_that_kafka_refuses_is_shown_with_its_log() -> None:
     settings = {"num.io.threads": "none"}
     with pytest.raises(StartError, match=r"num\.io\.threads"), local_kafka(kind="apache", properties=settings):
         pass
+
+
+@pytest.mark.broker
+@pytest.mark.slow
+def test_a_broker_can_ask_for_a_password() -> None:
+    if not maven.available():
+        pytest.skip("no Maven: Apache Kafka comes through it")
+    login = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="ann" password="pw"'
+    settings = {
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{login} user_ann="pw";',
+    }
+    client = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_plain_username": "ann"}
+    with local_kafka(
+        protocol="SASL_PLAINTEXT", properties=settings, client=client | {"sasl_plain_password": "pw"}
+    ) as broker:
+        broker.create_topics({"t": 1})
+        stranger: Any = KafkaProducer
+        with pytest.raises(KafkaError):
+            stranger(
+                bootstrap_servers=broker.bootstrap, **client, sasl_plain_password="guess", bootstrap_timeout_ms=2000
+            )
