@@ -129,11 +129,11 @@ class ReadPlan:
 
 
 def _seed(canvas: Canvas, prompt_digest: "hashlib._Hash", draw: int, vocab_size: int) -> tuple[int, ...]:
-    """The canvas with noise in its slots: uniform over the vocabulary, from a hash of (prompt ids, draw, slot)."""
+    """The canvas with noise in its slots: uniform over the vocabulary, from a hash of (prompt ids, draw, position)."""
     ids = list(canvas.ids)
     for slot in canvas.slots:
         digest = prompt_digest.copy()
-        digest.update(draw.to_bytes(4, "little") + slot.question.to_bytes(4, "little"))
+        digest.update(draw.to_bytes(4, "little") + slot.position.to_bytes(4, "little"))
         ids[slot.position] = int.from_bytes(digest.digest()[:8], "little") % vocab_size
     return tuple(ids)
 

@@ -13,10 +13,11 @@ __all__ = ["PlanTokenizer"]
 
 
 class PlanTokenizer:
-    """Wraps a `tokenizers.Tokenizer`.
+    """Takes over a `tokenizers.Tokenizer` (and changes its settings).
 
     `encode` never yields a control token, whatever the text holds: a record with the text `<turn|>` cannot close the
-    turn. `control` gives a control token's id by its name; only the plan writes those.
+    turn. `control` gives a control token's id by its name; only the plan writes those. Every added token counts as a
+    control token, marked special or not: checkpoints forget the mark.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -26,6 +27,9 @@ class PlanTokenizer:
         self._tokenizer.no_truncation()
         added = tokenizer.get_added_tokens_decoder()
         self._control_ids = frozenset(added)
+        # <unk> may stand for a character that the vocabulary lacks: then it controls nothing.
+        unknown = getattr(tokenizer.model, "unk_token", None)
+        self._never = self._control_ids - {tokenizer.token_to_id(unknown) if unknown else None}
         # Added tokens that are not marked special are still matched in text: those have to be broken up by hand.
         # A look-ahead finds overlapping ones, too.
         names = "|".join(re.escape(token.content) for token in added.values())
@@ -58,13 +62,21 @@ class PlanTokenizer:
     def encode(self, text: str) -> list[int]:
         """Token ids of `text` as data: no special tokens are added, and none is recognised in it."""
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        if self._control_ids.isdisjoint(ids):
+        if self._never.isdisjoint(ids):
             return ids
-        # Cut behind the first character of every control token's text: no piece holds a whole one then. (An <unk> for a
-        # character that the vocabulary lacks may stay among the ids: it controls nothing.)
+        # Cut behind the first character of every control token's text: no piece holds a whole one then.
         cuts = [match.start() + 1 for match in self._control_text.finditer(text)]
-        pieces = [text[start:end] for start, end in pairwise([0, *cuts, len(text)])]
-        return [i for e in self._tokenizer.encode_batch(pieces, add_special_tokens=False) for i in e.ids]
+        ids = self._encode_pieces([text[start:end] for start, end in pairwise([0, *cuts, len(text)])])
+        if self._never.isdisjoint(ids):
+            return ids
+        # The tokenizer made a control token of other text (full-width letters, say): nothing may merge with anything.
+        return [token_id for token_id in self._encode_pieces(text) if token_id not in self._never]
+
+    def _encode_pieces(self, pieces: Sequence[str]) -> list[int]:
+        different = list(dict.fromkeys(pieces))  # a text that attacks by the megabyte repeats itself
+        encodings = self._tokenizer.encode_batch(different, add_special_tokens=False)
+        ids = {piece: encoding.ids for piece, encoding in zip(different, encodings, strict=True)}
+        return [token_id for piece in pieces for token_id in ids[piece]]
 
     def control(self, name: str) -> int:
         """The id of a control token.

@@ -42,14 +42,13 @@ def tiny_tokenizer(
     for byte in sorted(pre_tokenizers.ByteLevel.alphabet()):
         vocab[byte] = len(vocab)
     merges: list[tuple[str, str]] = []
-    spelled = [*letters, *digits, *islice(map("".join, product(ascii_uppercase, repeat=2)), pairs), *words]
-    for word in spelled:
-        left = _SPACE
-        for letter in word:
-            if left + letter not in vocab:
-                merges.append((left, letter))
-                vocab[left + letter] = len(vocab)
-            left += letter
+    # The longest first, and each built from its end: a word then makes no mark of its beginning.
+    for word in [*words, *islice(map("".join, product(ascii_uppercase, repeat=2)), pairs), *letters, *digits]:
+        spelled = _SPACE + word
+        for start in reversed(range(len(spelled) - 1)):
+            if spelled[start:] not in vocab:
+                merges.append((spelled[start], spelled[start + 1 :]))
+                vocab[spelled[start:]] = len(vocab)
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
