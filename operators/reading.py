@@ -53,13 +53,14 @@ def label_from_read(question: Question, draws: Sequence[Sequence[float]], *, mas
         MassTooLow: the marks hold less than `mass_floor` of the probability.
     """
     over_vocabulary = [math.fsum(map(math.exp, option)) / len(draws) for option in zip(*draws, strict=True)]
-    mass = min(math.fsum(over_vocabulary), 1.0)
+    total = math.fsum(over_vocabulary)
+    mass = min(total, 1.0)  # an engine's rounding may lift it just above
     if mass < mass_floor or mass == 0.0:
         raise MassTooLow(
             f"question {question.id!r}: the options hold {mass:.2g} of the model's probability and the floor is "
             f"{mass_floor:g}: the model would answer something that no option names"
         )
-    probabilities = [p / mass for p in over_vocabulary]
+    probabilities = [p / total for p in over_vocabulary]
     order = sorted(range(len(probabilities)), key=probabilities.__getitem__, reverse=True)
     top, second = order[0], order[1]
     value, level = _value(question, probabilities, top)
