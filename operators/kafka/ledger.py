@@ -107,6 +107,20 @@ class Ledger:
             if place.taken is not None and place.taken <= offset:
                 place.taken = None
 
+    def due(self, positions: Positions) -> Positions:
+        """Those of the positions that are new to their open partitions."""
+        with self._lock:
+            return {
+                at: offset
+                for at, offset in positions.items()
+                if (place := self._places.get(at)) is not None and offset > place.committed
+            }
+
+    def clear(self) -> None:
+        """Drop everything; no partition is open."""
+        with self._lock:
+            self.forget(list(self._places))
+
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Drop what is ready and in flight of these partitions; they are no longer open."""
         with self._lock:

@@ -1,0 +1,70 @@
+"""What the Kafka suites do to topics: fill them, read them through a session, copy a batch, read all of one."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kafka.structs import TopicPartition
+
+from slotstream.operators.kafka.connection import KafkaConfig
+from slotstream.operators.kafka.headers import Stamp, decision_headers
+from slotstream.operators.kafka.rows import records_of
+from slotstream.operators.kafka.session import ConsumerSession
+from slotstream.operators.kafka.sink import Outgoing
+from slotstream.operators.kafka.writer import BatchWriter
+from slotstream.schemas.record import Message
+
+STAMP = Stamp(schema_hash="cafe", group="labels", version="0.1.0")
+
+
+def fill(producer: Any, topic: str, count: int, *, partitions: int = 1, first: int = 0) -> None:
+    """Records `b"0"`, `b"1"`, ... in turns over the partitions; returns when they are there."""
+    sent = [
+        producer.send(topic, b"%d" % n, key=b"k%d" % n, partition=n % partitions) for n in range(first, first + count)
+    ]
+    for future in sent:
+        future.get(timeout=20)
+
+
+def take_all(session: ConsumerSession, count: int, *, timeout_s: float = 20) -> list[Message]:
+    """Take, without committing, until `count` messages came."""
+    until, taken = time.monotonic() + timeout_s, list[Message]()
+    while len(taken) < count:
+        assert time.monotonic() < until, f"{len(taken)} of {count} messages came in {timeout_s} s"
+        session.wait(200)
+        taken += session.take(count - len(taken))
+    return taken
+
+
+def until(what: Callable[[], object], *, timeout_s: float = 30) -> None:
+    """Call it again and again until it is true."""
+    end = time.monotonic() + timeout_s
+    while not what():
+        assert time.monotonic() < end, "it did not become true in time"
+
+
+def values(messages: Sequence[Message]) -> list[int]:
+    return [int(message.value or b"-1") for message in messages]
+
+
+def decided(message: Message) -> Outgoing:
+    """The message as a decided record with its value unchanged."""
+    return Outgoing("decided", message, message.value, decision_headers(message, STAMP))
+
+
+def copy_batch(session: ConsumerSession, writer: BatchWriter, max_records: int = 1_000_000) -> int:
+    """Write what is ready to `decided`, wait for it, and commit."""
+    messages = session.take(max_records)
+    for message in messages:
+        writer.send(decided(message))
+    writer.flush()
+    session.commit(session.positions())
+    return len(messages)
+
+
+def read_all(kafka: KafkaConfig, topic: str) -> list[Any]:
+    return list(records_of(kafka, topic))
+
+
+def at(topic: str, partition: int = 0) -> TopicPartition:
+    return TopicPartition(topic, partition)
