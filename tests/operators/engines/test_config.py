@@ -1,0 +1,49 @@
+import pytest
+from pydantic import ValidationError
+
+from slotstream.operators.engines.config import EngineConfig
+
+
+def test_every_field_says_what_it_is() -> None:
+    assert all(field.description for field in EngineConfig.model_fields.values())
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"kind": "openai"},
+        {"max_num_seqs": 128},  # vLLM turns it into 8 and says nothing
+        {"max_num_seqs": 0},
+        {"canvas_length": 512},
+        {"max_model_len": 10},
+        {"gpu_memory_utilization": 1.0},
+        {"attention_backend": "FLASHINFER"},
+        {"quantization": "fp8"},
+        {"read_timeout_s": 0},
+        {"model": ""},
+    ],
+)
+def test_a_setting_that_cannot_work_is_refused(setting: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        EngineConfig.model_validate(setting)
+
+
+def test_it_is_frozen() -> None:
+    with pytest.raises(ValidationError):
+        EngineConfig().max_num_seqs = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "setting", [{"max_in_flight": 3}, {"read_timeout_s": 5.0}, {"start_timeout_s": 5.0}], ids=lambda s: next(iter(s))
+)
+def test_settings_of_the_operator_share_one_engine(setting: dict[str, object]) -> None:
+    assert EngineConfig.model_validate(setting).config_hash == EngineConfig().config_hash
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [{"kind": "instant"}, {"model": "x"}, {"dtype": "bfloat16"}, {"max_model_len": 64}, {"max_num_seqs": 8}],
+    ids=lambda s: next(iter(s)),
+)
+def test_settings_of_the_engine_ask_for_another_engine(setting: dict[str, object]) -> None:
+    assert EngineConfig.model_validate(setting).config_hash != EngineConfig().config_hash
