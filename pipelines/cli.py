@@ -49,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
             """\
             a first session:
               slotstream decide questions.yaml --in examples.jsonl    try a decision schema on a few records
+              slotstream example > my.yaml                            then name your broker, topics and schema in it
               slotstream check --config my.yaml                       is everything there before records flow?
               slotstream run --config my.yaml                         decide every record of a Kafka topic
 
@@ -61,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_decide(commands)
     _add_run(commands)
     _add_check(commands)
+    _add_example(commands)
     return parser
 
 
@@ -148,6 +150,19 @@ def _add_check(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     command.set_defaults(command=_check)
 
 
+def _add_example(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    command = _command(
+        commands,
+        "example",
+        "print a configuration with every setting, its default, and what it is for",
+        """\
+        example:
+          slotstream example > my.yaml
+        """,
+    )
+    command.set_defaults(command=_example)
+
+
 # Imports stand in the commands: Beam takes 3 s and vLLM 20 s, and nobody should wait for them to read --help.
 
 
@@ -171,6 +186,13 @@ def _check(options: argparse.Namespace) -> int:
     from slotstream.pipelines.check import check  # noqa: PLC0415
 
     return check(options.config, with_engine=options.engine)
+
+
+def _example(_options: argparse.Namespace) -> int:
+    from slotstream.pipelines.example import example_yaml  # noqa: PLC0415
+
+    sys.stdout.write(example_yaml())
+    return 0
 
 
 def _log_to_stderr(*, debug: bool) -> None:

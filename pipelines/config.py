@@ -22,7 +22,7 @@ from slotstream.schemas.decision import DecisionSchema, load_decision_schema
 from slotstream.schemas.errors import ConfigError
 from slotstream.schemas.strict_yaml import parse_yaml
 
-__all__ = ["InputConfig", "LimitsConfig", "OutputConfig", "PipelineConfig", "load_config"]
+__all__ = ["InputConfig", "LimitsConfig", "OutputConfig", "PipelineConfig", "load_config", "section_model"]
 
 _FROZEN = ConfigDict(frozen=True, extra="forbid")
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -186,14 +186,14 @@ def _fields(path: list[str]) -> Iterator[tuple[str, str]]:
     model: Any = PipelineConfig
     for part in path:
         field = model.model_fields.get(part)
-        model = _model(field.annotation) if field else None
+        model = section_model(field.annotation) if field else None
         if model is None:
             return
     for name, field in model.model_fields.items():
         yield name, field.description or ""
 
 
-def _model(annotation: Any) -> type[BaseModel] | None:
+def section_model(annotation: Any) -> type[BaseModel] | None:
     """The model class in `Model` or `Model | None`."""
     options = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
     return next((each for each in options if isinstance(each, type) and issubclass(each, BaseModel)), None)
