@@ -1,6 +1,5 @@
 """What the demo says about where its results are, and what to try next. Pure texts."""
 
-import shlex
 import sys
 from pathlib import Path
 
@@ -12,11 +11,11 @@ HERE = Path(__file__).parent
 
 LOOK_AT_TOPICS = (
     "from kafka import KafkaConsumer; "
-    "[print(m.topic, m.partition, m.offset, m.key, len(m.value or b''), 'bytes') for m in "
+    "[print(m.topic, m.partition, m.offset, m.key, m.value and len(m.value), 'bytes') for m in "
     "KafkaConsumer('decided', 'review', 'dead', bootstrap_servers='{bootstrap}', "
     "auto_offset_reset='earliest', consumer_timeout_ms=3000)]"
 )
-"""A program for `python -c`: every record of the output topics, one a line."""
+"""A program for `python -c`: every record of the output topics, one a line; safe within double quotes."""
 
 
 def after_stop(out: Path) -> str:
@@ -51,7 +50,7 @@ def while_up(place: Place) -> str:
         "  The records, decoded, as JSON lines:",
         f"    {python} {read_back} --config {config} review | head -1 | {python} -m json.tool",
         "  The records, as any Kafka client sees them:",
-        f"    {python} -c {shlex.quote(LOOK_AT_TOPICS.format(bootstrap=place.bootstrap))}",
+        f'    {python} -c "{LOOK_AT_TOPICS.format(bootstrap=place.bootstrap)}"',
     ]
     if place.registry is not None:
         lines += [

@@ -71,7 +71,7 @@ def load_samples(path: Path) -> tuple[Sample, ...]:
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         try:
             samples.append(_sample(json.loads(line)))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path}, line {number}: {type(error).__name__}: {error}") from None
     if not samples:
         raise ValueError(f"{path} holds no message")

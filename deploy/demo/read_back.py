@@ -6,6 +6,7 @@ python deploy/demo/read_back.py decided review          both topics from the beg
 import argparse
 import base64
 import json
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -166,9 +167,11 @@ def main(arguments: list[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     place = Place.of(options.config)
-    for topic in options.topics:
-        for row in read_topic(place.bootstrap, topic, place.schemas()):
-            print(json_line(row))
+    rows = [row for topic in options.topics for row in read_topic(place.bootstrap, topic, place.schemas())]
+    try:
+        print(*map(json_line, rows), sep="\n", flush=True)
+    except BrokenPipeError:  # head has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 

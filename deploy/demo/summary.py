@@ -20,7 +20,7 @@ SHOWN_ANSWERS = 8
 MEANING = {
     "decided": "sure enough to act on",
     "review": "sound, but below a threshold",
-    "dead": "could not be decided: the message as it came, and why",
+    "dead": "could not be decided; headers say why",
 }
 COLOURS = {"decided": "32", "review": "33", "dead": "31", "bold": "1"}
 
@@ -77,13 +77,13 @@ def _reasons(outcomes: Outcomes, paint: _Paint) -> list[str]:
     lines = []
     if reasons := outcomes.review_reasons():
         lines += [paint.title("Why review") + " (a record may have several reasons)"]
-        lines += [f"  {count:5}  {reason}" for reason, count in reasons.most_common()]
+        lines += [f"  {count:5}  {_cut(reason, WIDTH - 9)}" for reason, count in reasons.most_common()]
     if codes := outcomes.dead_codes():
         lines += [*([""] if lines else []), paint.title("Why dead")]
         for code, count in codes.most_common():
             row = next(row for row in outcomes.rows["dead"] if row.header("slotstream.error.code") == code)
             told = row.header("slotstream.error.message") or ""
-            lines.append(f"  {count:5}  {code:22}{_cut(told, WIDTH - 31)}")
+            lines.append(f"  {count:5}  {_cut(code, 21):22}{_cut(told, WIDTH - 31)}")
     return lines
 
 
@@ -170,8 +170,9 @@ def _label(row: Row, question: Question) -> str:
     text = ("no", "yes")[answer] if isinstance(answer, bool) else answer
     if question.type == "score":
         text += f" ({row.fields[question.id]:.2f})"
-    numbers = "  ".join(f"{n} {row.fields[f'{question.id}_{n}']:.3f}" for n in ("probability", "margin", "mass"))
-    return f"    {question.id:10}{text:41}{numbers}"
+    names = {"prob": "probability", "margin": "margin", "mass": "mass"}
+    numbers = "  ".join(f"{short} {row.fields[f'{question.id}_{name}']:.3f}" for short, name in names.items())
+    return f"    {_cut(question.id, 9):10}{_cut(text, 49):50}{numbers}"
 
 
 def _making(fields: Mapping[str, Any]) -> str:
