@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from kafka.errors import AuthorizationError, KafkaError, SaslAuthenticationFailedError
+from kafka.errors import AuthorizationError, KafkaConfigurationError, KafkaError, SaslAuthenticationFailedError
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from slotstream.operators.kafka.headers import PREFIX
@@ -123,13 +123,15 @@ def broker_errors(doing: str) -> Iterator[None]:
     """Kafka's errors inside the block become ours, with what was being done in front.
 
     Raises:
-        ConfigError: the broker refuses who we are or what we may do.
+        ConfigError: the broker refuses who we are or what we may do, or the client its settings.
         BrokerError: anything else that Kafka's client raises.
     """
     try:
         yield
     except (AuthorizationError, SaslAuthenticationFailedError) as error:
         raise ConfigError(f"{doing}: the broker refuses it ({_told(error)}); check the login and its ACLs") from error
+    except KafkaConfigurationError as error:
+        raise ConfigError(f"{doing}: kafka-python refuses these settings: {error}") from error
     except KafkaError as error:
         raise BrokerError(f"{doing}: {_told(error)}") from error
 

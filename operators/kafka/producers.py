@@ -92,6 +92,9 @@ class Producers:
     def _make(self, role: str, *, enable_idempotence: bool) -> Any:
         warn_without_crc32c()
         sink = self._sink
+        arguments = self._kafka.client_arguments(role)
+        within_ms = sink.delivery_timeout_ms - sink.linger_ms - 1  # kafka-python wants one request to fit in
+        arguments["request_timeout_ms"] = min(arguments["request_timeout_ms"], within_ms)
         with broker_errors(f"connecting to {self._kafka.bootstrap_servers}"):
             return KafkaProducer(
                 enable_idempotence=enable_idempotence,
@@ -105,7 +108,7 @@ class Producers:
                 metadata_max_age_ms=30_000,
                 allow_auto_create_topics=False,
                 value_serializer=_NullValues(),
-                **self._kafka.client_arguments(role),
+                **arguments,
             )
 
     def _ask_limits(self) -> dict[str, int]:
