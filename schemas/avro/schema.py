@@ -6,6 +6,7 @@ types change how a value is shown, never its bytes: they are ignored here and ke
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -187,8 +188,9 @@ class _Parser:
             branches = [child.name or child.kind for child in node.children]
             if "union" in branches:
                 invalid("a union", "stands directly inside a union")
-            if twice := [name for name in branches if branches.count(name) > 1]:
-                invalid("a union", f"has the branch {twice[0]!r} twice")
+            if len(set(branches)) != len(branches):
+                twice, _ = Counter(branches).most_common(1)[0]
+                invalid("a union", f"has the branch {twice!r} twice")
         return node
 
     def _check_defaults(self) -> None:
