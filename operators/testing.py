@@ -57,19 +57,29 @@ class InstantEngine:
 
     def _answer(self, request: ReadRequest) -> "Future[ReadResult]":
         future: Future[ReadResult] = Future()
+        self._settle(request, future)
+        return future
+
+    def _settle(self, request: ReadRequest, future: "Future[ReadResult]") -> None:
+        if not future.set_running_or_notify_cancel():
+            return
         try:
-            future.set_result(self._read(request))
+            result = self._read(request)
         except EngineError as error:
             future.set_exception(error)
-        self.finished += 1
-        return future
+        else:
+            self.finished += 1
+            future.set_result(result)
 
     def close(self) -> None:
         self._closed = True
 
 
 class HeldEngine(InstantEngine):
-    """An engine whose reads finish when the test says so: `finish(n)` answers the n oldest."""
+    """An engine whose reads finish when the test says so: `finish(n)` answers the n oldest.
+
+    held: the reads in flight, oldest first; a cancelled one stays until its turn comes.
+    """
 
     def __init__(self, info: EngineInfo | None = None, read: Callable[[ReadRequest], ReadResult] = hashed_read) -> None:
         super().__init__(info, read)
@@ -81,14 +91,23 @@ class HeldEngine(InstantEngine):
         return future
 
     def finish(self, count: int = 1) -> None:
-        for request, future in self.held[:count]:
-            if not future.cancelled():
-                future.set_result(self._read(request))
-            self.finished += 1
-        del self.held[:count]
+        self.finish_only(*range(min(count, len(self.held))))
+
+    def finish_only(self, *places: int) -> None:
+        """Answer the reads at these places among those that are held, in this order."""
+        chosen = [self.held[place] for place in places]
+        for place in sorted(places, reverse=True):
+            del self.held[place]  # in place: another thread may be submitting
+        for request, future in chosen:
+            self._settle(request, future)
 
     def fail(self, error: EngineError) -> None:
         """The engine dies: every read in flight fails."""
-        for _, future in self.held:
-            future.set_exception(error)
-        self.held.clear()
+        while self.held:
+            _, future = self.held.pop(0)
+            if future.set_running_or_notify_cancel():
+                future.set_exception(error)
+
+    def close(self) -> None:
+        super().close()
+        self.fail(EngineError("the engine is closed"))
