@@ -1,12 +1,19 @@
 """The consumer under a session: joins the group, polls into the ledger, and copes with what Kafka can do in between."""
 
 import logging
+import time
 from collections.abc import Iterable
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-from kafka.errors import CorruptRecordError, LogTruncationError, NoOffsetForPartitionError, OffsetOutOfRangeError
+from kafka.errors import (
+    CorruptRecordError,
+    LogTruncationError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    RebalanceInProgressError,
+)
 from kafka.structs import MemberState, OffsetAndMetadata, TopicPartition
 
 from slotstream.operators.kafka.connection import KafkaConfig, broker_errors, warn_without_crc32c
@@ -21,6 +28,8 @@ from slotstream.schemas.record import Message, Origin
 __all__ = ["TopicReader"]
 
 logger = logging.getLogger(__name__)
+
+JOINING_S = 5.0  # how long a commit waits for a join that another thread's poll is finishing
 
 
 class TopicReader:
@@ -131,23 +140,30 @@ class TopicReader:
         self.rebalance.let_go()
 
     def commit(self, offsets: Positions, engine_deaths: int = 0) -> None:
-        """Commit for partitions that are ours.
+        """Commit for those of the partitions that are still ours; waits while another thread is joining again.
 
         Raises:
             BrokerError: Kafka does not take it; this may be no member any more.
         """
-        if not offsets or self._consumer is None:
-            return
+        until = time.monotonic() + JOINING_S
         with broker_errors(f"committing for group {self._source.group}"):
-            self._consumer.commit(
-                {
+            while True:
+                ours = self.assigned | self.rebalance.leaving
+                due = {
                     at: OffsetAndMetadata(offset, str(CommitNote(self._topic_ids[at.topic], engine_deaths)), -1)
                     for at, offset in offsets.items()
-                },
-                timeout_ms=self._kafka.request_timeout_ms,
-            )
-        for at, offset in offsets.items():
-            self.ledger.settle(at, offset, engine_deaths)
+                    if at in ours
+                }
+                try:
+                    if due:
+                        self._consumer.commit(due, timeout_ms=self._kafka.request_timeout_ms)
+                    break
+                except RebalanceInProgressError:
+                    if time.monotonic() > until:
+                        raise
+                    time.sleep(0.02)
+        for at, kept in due.items():
+            self.ledger.settle(at, kept.offset, engine_deaths)
         self.rebalance.let_go()
 
     def committed(self, at: TopicPartition) -> int:

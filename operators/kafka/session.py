@@ -74,7 +74,8 @@ class ConsumerSession:
                 if not got or ready >= self._source.max_buffered_records or self._clock() >= top_up_until:
                     return ready
             elif self._clock() >= deadline:
-                self._reader.commit(self._ledger.markers())
+                if self._reader.joined:
+                    self._reader.commit(self._ledger.markers())
                 return 0
 
     def take(self, max_records: int) -> list[Message]:
@@ -101,8 +102,7 @@ class ConsumerSession:
             ConfigError: as `wait`.
         """
         self._reader.check_topics()
-        ours = self.assigned | self._reader.rebalance.leaving
-        self._reader.commit(self._ledger.due({at: offset for at, offset in positions.items() if at in ours}))
+        self._reader.commit(self._ledger.due(positions))
 
     def rewind(self) -> None:
         """Forget what was taken or is ready and read again from the committed offsets. Right after any failure."""

@@ -1,8 +1,9 @@
 """What the Kafka suites do to topics: fill them, read them through a session, copy a batch, read all of one."""
 
+import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 from kafka.structs import TopicPartition
 
@@ -12,6 +13,7 @@ from slotstream.operators.kafka.rows import records_of
 from slotstream.operators.kafka.session import ConsumerSession
 from slotstream.operators.kafka.sink import Outgoing
 from slotstream.operators.kafka.writer import BatchWriter
+from slotstream.schemas.errors import BrokerError
 from slotstream.schemas.record import Message
 
 STAMP = Stamp(schema_hash="cafe", group="labels", version="0.1.0")
@@ -68,3 +70,41 @@ def read_all(kafka: KafkaConfig, topic: str) -> list[Any]:
 
 def at(topic: str, partition: int = 0) -> TopicPartition:
     return TopicPartition(topic, partition)
+
+
+class Copying:
+    """A member that copies the topic to `decided` on a thread of its own until it is stopped."""
+
+    def __init__(self, session: ConsumerSession, make_writer: Callable[[], BatchWriter], max_records: int = 50) -> None:
+        self.session = session
+        self.copied = 0
+        self.failed: BaseException | None = None
+        self.broker_errors = 0
+        self._make_writer = make_writer
+        self._max_records = max_records
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(timeout=60)
+        assert self.failed is None, self.failed
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                try:
+                    if self.session.wait(100):
+                        self.copied += copy_batch(self.session, self._make_writer(), self._max_records)
+                except BrokerError:
+                    self.broker_errors += 1
+                    self.session.rewind()
+                    time.sleep(0.2)
+        except BaseException as error:
+            self.failed = error
+        finally:
+            self.session.close(timeout_ms=2_000)
