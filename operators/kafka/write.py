@@ -1,7 +1,5 @@
 """From Beam to the three output topics: send in `process`, check every acknowledgement in `finish_bundle`."""
 
-from collections import Counter
-
 import apache_beam as beam
 from apache_beam.metrics import Metrics
 
@@ -59,9 +57,8 @@ class WriteFn(beam.DoFn):  # type: ignore[misc]
         self._check_member()
         writer, self._writer = self._writer, None
         writer.flush()
-        counted: Counter[str] = writer.written
-        for name, counter in self._counters.items():
-            counter.inc(counted[name])
+        for name, count in writer.written.items():
+            self._counters[name].inc(count)
 
     def _check_member(self) -> None:
         if not self._fenced:
