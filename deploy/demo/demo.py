@@ -5,8 +5,6 @@ make demo KEEP=1           the topics stay up to be looked at, until Ctrl-C
 """
 
 import argparse
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -14,8 +12,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
 from kafka.errors import KafkaError
 
@@ -28,6 +24,7 @@ from deploy.demo.place import CONFIG, INPUT, ROUTES, TICKET_SCHEMA, Place
 from deploy.demo.pointers import after_stop, while_up
 from deploy.demo.produce import load_samples, recent, send, wire, with_tombstones
 from deploy.demo.read_back import Row, json_line, read_topic
+from deploy.demo.stop import Stop, Stopped
 from deploy.demo.summary import Run, summarise
 from deploy.demo.tally import Outcomes
 from deploy.local.maven import FetchError
@@ -36,7 +33,7 @@ from deploy.local.stack import LocalStack, local_stack
 from slotstream.schemas.decision import load_decision_schema
 from slotstream.schemas.errors import SlotstreamError
 
-__all__ = ["DemoError", "Stopped", "main"]
+__all__ = ["DemoError", "main"]
 
 HERE = Path(__file__).parent
 PARTITIONS = 4
@@ -45,30 +42,27 @@ OUTPUTS = (CONFIG.name, "output.avsc", "summary.txt", *(f"{route}.jsonl" for rou
 ENGINE_READY = "engine ready"
 """What the pipeline says when its engine has passed the probe."""
 SILENCE_S = 10.0
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class DemoError(Exception):
     """A step did not do what it is for; the message says which, and what to look at."""
 
 
-class Stopped(BaseException):
-    """Ctrl-C, SIGTERM or a closed terminal. Not an Exception: nobody on the way may take it for a failure."""
-
-
 @dataclass(slots=True)
 class Steps:
     """Says what is going on, and keeps how long it took."""
 
+    stop: Stop
     started: float = field(default_factory=time.monotonic)
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
     def step(self, name: str, doing: str) -> Iterator[None]:
-        """One step: a line at its start, its seconds at its end."""
+        """One step: a line at its start, its seconds at its end. Raises Stopped at its end if a signal has come."""
         self.say(f"{doing} ...")
         begin = time.monotonic()
         yield
+        self.stop.check()
         self.seconds[name] = time.monotonic() - begin
 
     def say(self, text: str) -> None:
@@ -77,13 +71,13 @@ class Steps:
         print(f"{minutes}:{seconds:02}  {text}", flush=True)
 
 
-def run_demo(options: argparse.Namespace) -> None:
+def run_demo(options: argparse.Namespace, stop: Stop) -> None:
     """Everything from nothing to the summary.
 
     Raises:
         DemoError: a step failed, or the counts do not add up.
     """
-    steps = Steps()
+    steps = Steps(stop)
     samples = recent(with_tombstones(load_samples(options.messages), TOMBSTONES), time.time_ns() // 1_000_000)
     out: Path = options.out
     out.mkdir(parents=True, exist_ok=True)
@@ -92,15 +86,16 @@ def run_demo(options: argparse.Namespace) -> None:
     with ExitStack() as stack:
         with steps.step("Kafka and registry", "Starting Kafka and a schema registry"):
             local = stack.enter_context(local_stack(kind=options.broker))
-            # Without an end: else messages with old time stamps would be removed while somebody looks at them.
-            local.broker.create_topics(dict.fromkeys((INPUT, *ROUTES), PARTITIONS), {"retention.ms": "-1"})
+            with stop.deferred():  # retention without an end: messages with old time stamps would go soon
+                local.broker.create_topics(dict.fromkeys((INPUT, *ROUTES), PARTITIONS), {"retention.ms": "-1"})
         place = Place(local.broker.bootstrap, None if local.registry is None else local.registry.url, out)
         for line in _what_is_up(place):
             steps.say(line)
         engine = {"kind": options.engine_kind} | ({"model": options.model} if options.model else {})
         place.write(out / CONFIG.name, decision_schema=options.schema, engine=engine)
         broken = sum(sample.flaw not in (None, "tombstone") for sample in samples)
-        with steps.step("producing", f"Producing {len(samples)} messages to {INPUT}, {broken} of them broken"):
+        doing = f"Producing {len(samples)} messages to {INPUT}, {broken} of them broken"
+        with steps.step("producing", doing), stop.deferred():
             messages = wire(samples, place.ticket_schema_id())
             sent = dict(zip(send(place.bootstrap, INPUT, messages), samples, strict=True))
         command = ["slotstream", "run", "--config", str(out / CONFIG.name), "--until-caught-up"]
@@ -108,7 +103,7 @@ def run_demo(options: argparse.Namespace) -> None:
             ready_after_s = _run_pipeline([str(Path(sys.executable).with_name(command[0])), *command[1:]], steps)
         pipeline_s = steps.seconds.pop("pipeline")
         steps.seconds |= {"engine start": ready_after_s, "reads": pipeline_s - ready_after_s}
-        with steps.step("reading back", f"Reading back {', '.join(ROUTES)}"):
+        with steps.step("reading back", f"Reading back {', '.join(ROUTES)}"), stop.deferred():
             rows = _read_back(place)
         outcomes = Outcomes(sent, rows, load_decision_schema(options.schema).questions)
         _report(outcomes, Run(steps.seconds, reads_s=pipeline_s - ready_after_s), out)
@@ -176,15 +171,6 @@ def _keep(local: LocalStack, place: Place) -> None:
     raise DemoError(f"Kafka or the registry has ended by itself. Kafka's log: {local.broker.log}")
 
 
-def _stop_once(number: int, _frame: FrameType | None) -> NoReturn:
-    """The first signal unwinds everything; a second one must not cut the clean-up short."""
-    for each in SIGNALS:
-        signal.signal(each, signal.SIG_IGN)
-    with suppress(OSError):  # a closed terminal
-        os.write(2, b"\nStopping what was started ...\n")  # print() may be what was interrupted
-    raise Stopped(number)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python deploy/demo/demo.py", description="Messages through a local Kafka, decided by a real engine."
@@ -212,13 +198,14 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> int:
     """The command line; returns the exit code: 0, 1 when something failed, 128 + number after a signal."""
     options = _parser().parse_args(arguments)
-    for number in SIGNALS:
-        signal.signal(number, _stop_once)
+    stop = Stop()
     try:
-        run_demo(options)
-    except Stopped as stopped:
-        return 128 + int(stopped.args[0])
+        run_demo(options, stop)
+    except Stopped:
+        return 128 + stop.number
     except (DemoError, StartError, FetchError, SlotstreamError, KafkaError, ValueError, OSError) as error:
+        if stop.number:
+            return 128 + stop.number  # what failed was interrupted
         print(f"\nThe demo failed: {error}", file=sys.stderr)
         return 1
     return 0
