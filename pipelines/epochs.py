@@ -114,7 +114,7 @@ class EpochLoop:
                     targets = self._session.end_offsets()
                 committed = self._epoch() if self._session.wait(WAIT_MS) else {}
                 self._each_turn(committed)
-                if targets is not None and not committed and self._session.caught_up(targets):
+                if targets is not None and self._session.caught_up(targets):
                     return
             except (BrokerError, RegistryUnavailable) as error:
                 self._pause(error)

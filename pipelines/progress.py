@@ -5,6 +5,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from slotstream.schemas.errors import BrokerError
+
 __all__ = ["Progress"]
 
 _log = logging.getLogger(__name__)
@@ -39,7 +41,11 @@ class Progress:
         records = self._records(self._total) - self._records(self._told)
         if records:
             rate = records / (now - self._told_at)
-            _log.info("%s; %s records/s, %s waiting", self._routes(), f"{rate:,.0f}", f"{lag():,}")
+            try:
+                waiting = f"{lag():,}"
+            except BrokerError:  # whoever reads next meets it, and has to act on it
+                waiting = "unknown number"
+            _log.info("%s; %s records/s, %s waiting", self._routes(), f"{rate:,.0f}", waiting)
         self._told, self._told_at = self._total.copy(), now
 
     def summary(self) -> str:
