@@ -5,7 +5,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
@@ -15,7 +15,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from slotstream.operators.decider import Decider
 from slotstream.operators.engines.config import EngineConfig
 from slotstream.operators.engines.host import discard
-from slotstream.operators.outcome import Dead, Forwarded, Outcome, route_of
+from slotstream.operators.outcome import Dead, Decided, Forwarded, Outcome, route_of
 from slotstream.operators.warm import warm
 from slotstream.schemas.decision import DecisionSchema
 from slotstream.schemas.errors import EngineError
@@ -91,22 +91,38 @@ class DecideFn(beam.DoFn):  # type: ignore[misc]
         self._context.clear()
 
 
+_Routed: TypeAlias = (
+    TaggedOutput[Literal["decided"], Decided]
+    | TaggedOutput[Literal["review"], Decided]
+    | TaggedOutput[Literal["dead"], Dead]
+)
+
+
 class _SplitByRoute(beam.DoFn):  # type: ignore[misc]
-    def process(self, element: Outcome) -> Iterator[TaggedOutput]:
+    def process(self, element: Outcome) -> Iterator[_Routed]:
         yield TaggedOutput(route_of(element), element)
 
 
+@beam.typehints.with_input_types(Mapping[str, Any] | Record)
 class Decide(beam.PTransform):  # type: ignore[misc]
     """Ask a decision schema about every element of a PCollection.
 
     Elements are mappings of field name to value (or `Record`s). The result has three outputs: `decided` and `review`
     hold `Decided` (`.record.fields`, `.decision.labels`), `dead` holds `Dead` (`.message`, `.error`). Nothing is lost:
-    each element is in exactly one of them.
+    each element is in exactly one of them, with the timestamp and the windows that it came with.
 
     Example::
 
-        results = tickets | Decide(load_decision_schema("tickets.yaml"))
+        results = tickets | Decide(load_decision_schema("tickets.yaml"), EngineConfig(model="checkpoint"))
         results.decided | beam.Map(lambda d: (d.record.fields["id"], d.decision.labels[0].value))
+
+    Args:
+        schema: what is asked.
+        engine: what answers; unset: vLLM with the small checkpoint that ships, which knows the demo's schema only.
+        clock: Unix seconds, for `decision.decided_at_ms`.
+
+    Raises (in the worker, before the first record):
+        EngineNotCapable, MarkError: the model cannot answer this schema; the message says what to do.
     """
 
     def __init__(
@@ -134,6 +150,6 @@ def record_of_fields(element: Mapping[str, Any] | Record) -> Record:
     """A record without Kafka behind it; its origin is the hash of its fields, so that equal elements have equal ids."""
     if isinstance(element, Record):
         return element
-    content = json.dumps(element, sort_keys=True, ensure_ascii=False, default=str)
+    content = json.dumps(dict(element), sort_keys=True, default=str)
     origin = Origin("", hashlib.sha256(content.encode()).hexdigest()[:32], 0, 0)
     return Record(Message(origin, timestamp_ms=0, timestamp_type=-1, key=None, value=None), element)

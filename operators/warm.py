@@ -1,26 +1,28 @@
 """What a worker has ready before its first record: one warm engine and the read plan compiled for it."""
 
 import logging
+import math
 import threading
+from concurrent.futures import wait
 from dataclasses import dataclass
 
 from slotstream.operators.card import style_for
 from slotstream.operators.decider import probe_reads
 from slotstream.operators.engines.config import EngineConfig
 from slotstream.operators.engines.host import engine_for
-from slotstream.operators.engines.protocol import Engine
+from slotstream.operators.engines.protocol import Engine, ReadResult
 from slotstream.operators.plan import ReadPlan, compile_plan
 from slotstream.operators.reading import is_finite
 from slotstream.operators.tokens import PlanTokenizer
 from slotstream.schemas.decision import DecisionSchema
-from slotstream.schemas.errors import EngineNotCapable
+from slotstream.schemas.errors import EngineError, EngineNotCapable
 
 __all__ = ["REPEAT_BOUND", "Warm", "prove", "warm"]
 
 _log = logging.getLogger(__name__)
 
 REPEAT_BOUND = 1e-3
-"""How far (log-probability) two reads of one canvas may differ at start. On a CPU they are equal to the last bit."""
+"""How far a probability may differ between two reads of one canvas at start. On a CPU it is equal to the last bit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,31 +65,30 @@ def warm(schema: DecisionSchema, config: EngineConfig) -> Warm:
 
 
 def prove(plan: ReadPlan, engine: Engine, *, timeout_s: float) -> float:
-    """Read one fixed text twice: the engine can do the plan's reads, gives numbers, and gives them again.
+    """Read one fixed text three times: the engine can do the plan's reads, gives numbers, and gives them again.
+
+    The first read fills the prefix cache, so that a GPU computes it otherwise than all that follow: the other two are
+    compared.
 
     Returns:
-        The largest difference between the two reads, in log-probability.
+        The largest difference between them, in probability.
 
     Raises:
         EngineNotCapable: it cannot.
+        EngineError: a read failed or took longer than `timeout_s`.
     """
-    first, second = (
-        [future.result(timeout=timeout_s) for future in engine.submit(probe_reads(plan))] for _ in range(2)
-    )
-    if not is_finite([*first, *second]):
+    reads = [_read(plan, engine, timeout_s) for _ in range(3)]
+    if not all(map(is_finite, reads)):
         raise EngineNotCapable(
             f"engine {engine.info.name!r}: the probe read is not finite; the checkpoint's weights or dtype are broken"
         )
-    pairs = [
-        (a, b)
-        for one, two in zip(first, second, strict=True)
-        for slots in zip(one.log_probs, two.log_probs, strict=True)
-        for a, b in zip(*slots, strict=True)
-    ]
-    gap = max((abs(a - b) for a, b in pairs if a != b), default=0.0)
+    _, first, second = (
+        [math.exp(p) for result in results for slot in result.log_probs for p in slot] for results in reads
+    )
+    gap = max(abs(a - b) for a, b in zip(first, second, strict=True))
     if gap > REPEAT_BOUND:
         raise EngineNotCapable(
-            f"engine {engine.info.name!r}: two reads of one canvas differ by {gap:.3g} in log-probability "
+            f"engine {engine.info.name!r}: two reads of one canvas differ by {gap:.3g} in a probability "
             f"(at most {REPEAT_BOUND:g}): a replay would not give the same labels"
         )
     _log.info(
@@ -95,3 +96,21 @@ def prove(plan: ReadPlan, engine: Engine, *, timeout_s: float) -> float:
         plan.hash, len(plan.schema.questions), len(plan.canvases), plan.state_budget, gap,
     )  # fmt: skip
     return gap
+
+
+def _read(plan: ReadPlan, engine: Engine, timeout_s: float) -> list[ReadResult]:
+    requests = probe_reads(plan)
+    futures = engine.submit(requests)
+    _, late = wait(futures, timeout_s)
+    if late:
+        for future in late:
+            future.cancel()
+        raise EngineError(
+            f"engine {engine.info.name!r}: the probe read did not finish within {timeout_s:g} s (engine.read_timeout_s)"
+        )
+    results = [future.result() for future in futures]
+    for request, result in zip(requests, results, strict=True):
+        asked, read = [len(marks) for marks in request.mark_ids], [len(slot) for slot in result.log_probs]
+        if read != asked:
+            raise EngineNotCapable(f"engine {engine.info.name!r}: asked for {asked} marks in the slots, it read {read}")
+    return results
