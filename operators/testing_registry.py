@@ -46,7 +46,7 @@ class FakeSchemaRegistry:
                 if verb == method and (match := re.fullmatch(pattern, path)):
                     answer: tuple[int, dict[str, Any]] = handler(self, *match.groups(), body)
                     return answer
-            return 405, {"error_code": 405, "message": f"{method} {path}"}
+            return _not_found(404, "HTTP 404 Not Found")  # as Confluent's answers outside its API
 
     def _by_id(self, schema_id: str, _body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         number = int(schema_id)

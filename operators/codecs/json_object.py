@@ -10,7 +10,10 @@ from slotstream.schemas.fields import DecisionFields
 from slotstream.schemas.label import Decision
 from slotstream.schemas.record import Message, Record
 
-__all__ = ["JsonCodec", "decision_json"]
+__all__ = ["MAX_DEPTH", "JsonCodec", "decision_json"]
+
+MAX_DEPTH = 100
+"""Deepest nesting of a wanted field."""
 
 
 class JsonCodec:
@@ -36,6 +39,8 @@ class JsonCodec:
                 code="json_field_clash",
             )
         fields = {name: value[name] for name in self._wanted if name in value}
+        for field in fields.values():
+            _check_depth(field, MAX_DEPTH)
         if b"\\u" in message.value:
             _refuse_lone_surrogates(fields)
         return Record(message, fields)
@@ -104,6 +109,15 @@ def _number(text: str) -> float | str:
 
 def _no_constant(text: str) -> None:
     raise json.JSONDecodeError(f"{text} is no JSON", "", 0)
+
+
+def _check_depth(value: Any, room: int) -> None:
+    """What is read here is written again deeper in the stack: a bound keeps that from failing."""
+    if isinstance(value, dict | list):
+        if not room:
+            raise DecodeError(f"a wanted field is nested deeper than {MAX_DEPTH}", code="json_too_deep")
+        for child in value.values() if isinstance(value, dict) else value:
+            _check_depth(child, room - 1)
 
 
 def _refuse_lone_surrogates(fields: Mapping[str, Any]) -> None:

@@ -143,8 +143,7 @@ class Scanner:
             return lambda _buf, pos, _room: pos + width
         match node.kind:
             case "enum":
-                index = branch_index(len(node.symbols), f"enum {node.name}", "avro_enum_out_of_range")
-                return lambda buf, pos, _room: index(buf, pos)[1]
+                return _skip_enum(node)
             case "union":
                 return self._union(node)
             case "record":
@@ -168,10 +167,14 @@ class Scanner:
     def _union(self, node: Node) -> Skip:
         index = branch_index(len(node.children), "a union", "avro_union_out_of_range")
         branches = [self.skip(child) for child in node.children]
+        by_byte = {number << 1: branch for number, branch in enumerate(branches[:64])}  # an index of one byte
 
         def skip(buf: bytes, pos: int, room: Room) -> int:
-            branch, pos = index(buf, pos)
-            return branches[branch](buf, pos, room)
+            branch = by_byte.get(buf[pos])
+            if branch is not None:
+                return branch(buf, pos + 1, room)
+            number, pos = index(buf, pos)
+            return branches[number](buf, pos, room)
 
         return skip
 
@@ -207,6 +210,16 @@ class Scanner:
             return pos
 
         return skip
+
+
+def _skip_enum(node: Node) -> Skip:
+    index = branch_index(len(node.symbols), f"enum {node.name}", "avro_enum_out_of_range")
+    of_one_byte = frozenset(number << 1 for number in range(min(64, len(node.symbols))))
+
+    def skip(buf: bytes, pos: int, _room: Room) -> int:
+        return pos + 1 if buf[pos] in of_one_byte else index(buf, pos)[1]
+
+    return skip
 
 
 def _skip_entries(value: Skip) -> Callable[[bytes, int, int, Room], int]:

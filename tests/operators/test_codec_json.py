@@ -77,6 +77,7 @@ def test_a_json_record_has_the_fields_that_the_state_needs() -> None:
         ('{"text":"hi"}'.encode("utf-16"), "json_invalid_utf8"),
         (b"[" * 100_000, "json_too_deep"),
         (b'{"a":' * 100_000, "json_too_deep"),
+        (b'{"text":' + b"[" * 200 + b"]" * 200 + b"}", "json_too_deep"),
         (b"[1]", "json_not_an_object"),
         (b'"text"', "json_not_an_object"),
         (b"null", "json_not_an_object"),
@@ -92,6 +93,12 @@ def test_a_value_that_is_no_usable_json_object_goes_to_dead(value: bytes, code: 
     with pytest.raises(DecodeError) as caught:
         codec("json").decode(message(value))
     assert caught.value.code == code
+
+
+def test_a_field_that_is_not_wanted_may_be_deep() -> None:
+    json_codec = codec("json")
+    value = b'{"text":"hi","x":' + b"[" * 200 + b"]" * 200 + b"}"
+    assert json_codec.encode(json_codec.decode(message(value)), DECIDED).startswith(value[:-1])
 
 
 def test_half_a_surrogate_pair_in_a_field_that_is_not_wanted_passes() -> None:
