@@ -5,6 +5,7 @@ The same suite runs against it and against a real registry.
 
 import json
 import re
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -119,8 +120,8 @@ def _not_found(code: int, message: str) -> tuple[int, dict[str, Any]]:
 
 
 @contextmanager
-def fake_schema_registry() -> Iterator[FakeSchemaRegistry]:
-    """A fake registry on a free port of this machine, for the length of a `with` block."""
+def fake_schema_registry(*, tls: ssl.SSLContext | None = None) -> Iterator[FakeSchemaRegistry]:
+    """A fake registry on a free port of this machine, for the length of a `with` block; over HTTPS with `tls`."""
     registry = FakeSchemaRegistry()
 
     class Request(BaseHTTPRequestHandler):
@@ -148,8 +149,14 @@ def fake_schema_registry() -> Iterator[FakeSchemaRegistry]:
         def log_message(self, *_args: object) -> None:
             """Quiet."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Request) as server:
-        registry.url = f"http://127.0.0.1:{server.server_port}"
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *_args: object) -> None:
+            """Quiet: a handshake that fails is what a test asked for, and the client tells of all else."""
+
+    with Server(("127.0.0.1", 0), Request) as server:
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+        registry.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_port}"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         try:

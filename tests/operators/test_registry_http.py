@@ -1,10 +1,16 @@
 """A registry in trouble, a wrong address, a refused login: each is somebody's fault, and never a record's."""
 
 import base64
+import datetime
+import ipaddress
+import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from pydantic import ValidationError
 
 from slotstream.operators.registry import Registry, RegistryConfig
@@ -121,3 +127,37 @@ def test_a_tls_file_that_cannot_be_read_stops_at_the_start(tmp_path: Path) -> No
 def test_a_setting_that_makes_no_sense_is_refused(settings: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         RegistryConfig.model_validate(settings)
+
+
+@pytest.fixture
+def pem(tmp_path: Path) -> Path:
+    """A certificate of 127.0.0.1, signed by itself, with its key in the same file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "registry.test")])
+    start = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(start)
+        .not_valid_after(start + datetime.timedelta(days=365 * 80))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    file = tmp_path / "registry.pem"
+    file.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        + certificate.public_bytes(serialization.Encoding.PEM)
+    )
+    return file
+
+
+def test_mutual_tls_takes_the_configured_files_and_nothing_less(pem: Path, connect: Callable[..., Registry]) -> None:
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=pem)
+    tls.load_cert_chain(pem)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    with fake_schema_registry(tls=tls) as registry:
+        assert connect(registry.url, ca_file=pem, client_cert_file=pem).register("s", SCHEMA) == 1
+        for lacking in ({"client_cert_file": pem}, {"ca_file": pem}):
+            with pytest.raises(RegistryUnavailable):
+                connect(registry.url, **lacking).schema(1)
+        assert registry.requests == ["POST /subjects/s/versions"]
