@@ -33,6 +33,7 @@ class Codec(Protocol):
         Raises:
             DecodeError: the value is not what the topic promises; `code` says how.
             RegistryUnavailable: its schema cannot be fetched now.
+            ConfigError: its schema has a field that a decision field would be named; found before anything is asked.
         """
         ...
 
@@ -42,7 +43,6 @@ class Codec(Protocol):
         Raises:
             EncodeError: the decision cannot be written behind this record.
             OutputSchemaRefused, RegistryUnavailable: the output schema cannot be registered (now).
-            ConfigError: the record has a field that a decision field would be named.
         """
         ...
 

@@ -63,12 +63,13 @@ class DecisionFields:
         made = [field for question in self._questions for field in _of_question(*question, probabilities)]
         self.fields = tuple(DecisionField(prefix + name, kind, doc) for name, kind, doc in (*made, *_MADE))
         self.names = tuple(field.name for field in self.fields)
+        self._taken = frozenset(self.names)
         if twice := sorted({name for name in self.names if self.names.count(name) > 1}):
             raise ConfigError(f"two decision fields would be named {twice[0]!r}: rename the question that makes it")
 
     def clashes(self, names: Iterable[str]) -> list[str]:
         """Those of `names` that a reader which folds case cannot tell from a decision field."""
-        return [name for name in names if name.lower() in self.names]
+        return [name for name in names if name.lower() in self._taken]
 
     def refuse_clash(self, where: str, names: Iterable[str]) -> None:
         """Raises ConfigError when `where` has one of `names` already."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from slotstream.operators.registry import SchemaRegistry
-from slotstream.schemas.avro import DatumReader, DecisionEncoder, WriterSchema, derive, parse_writer_schema
+from slotstream.schemas.avro import DatumReader, DecisionEncoder, derive, parse_writer_schema
 from slotstream.schemas.errors import DecodeError, OutputSchemaRefused
 from slotstream.schemas.fields import DecisionFields
 from slotstream.schemas.label import Decision
@@ -20,8 +20,8 @@ _ELSEWHERE = ("__value_schema_id", "apicurio.value.")
 class _Input:
     """What is known of one input schema."""
 
-    writer: WriterSchema
     reader: DatumReader
+    output: str
     heads: dict[str, bytes] = field(default_factory=dict)
     """Subject to the bytes that stand before a datum of the derived schema."""
 
@@ -62,6 +62,7 @@ class AvroCodec:
             DecodeError: `framing_empty`, `framing_unknown`, `schema_not_found`, `avro_schema_invalid`, or a code of
                 `DatumReader.read`.
             RegistryUnavailable: the schema cannot be fetched now.
+            ConfigError: the schema has a field that a decision field would be named.
         """
         schema_id, start = self._framing(message) if self._framed else (0, 0)
         assert message.value is not None
@@ -73,7 +74,6 @@ class AvroCodec:
 
         Raises:
             OutputSchemaRefused, RegistryUnavailable: the derived schema cannot be registered (now).
-            ConfigError: the input has a field that a decision field would be named.
             EncodeError: a value of the decision has not the type of its field.
         """
         assert record.message.value is not None
@@ -87,7 +87,7 @@ class AvroCodec:
             registered = self._source.schema(schema_id)
             try:
                 writer = parse_writer_schema(registered.text, registered.references)
-                known = _Input(writer, DatumReader(writer, self._paths))
+                known = _Input(DatumReader(writer, self._paths), derive(writer, self._fields).text)
             except DecodeError as error:  # a schema never changes under its id
                 known = DecodeError(f"schema {schema_id}: {error}", code=error.code)
             self._inputs[schema_id] = known
@@ -99,9 +99,8 @@ class AvroCodec:
         known = self._input(schema_id)
         head = known.heads.get(subject)
         if head is None:
-            derived = derive(known.writer, self._fields)
             try:
-                output_id = self._sink.register(subject, derived.text)
+                output_id = self._sink.register(subject, known.output)
             except OutputSchemaRefused as error:
                 raise OutputSchemaRefused(f"output schema of input schema {schema_id}: {error}") from error
             head = known.heads[subject] = b"\0" + output_id.to_bytes(4, "big") if self._framed else b""

@@ -27,11 +27,17 @@ class JsonCodec:
         """The wanted top-level fields, each with all that is inside it.
 
         Raises:
-            DecodeError: `json_invalid`, `json_invalid_utf8`, `json_too_deep`, `json_not_an_object`,
+            DecodeError: `framing_unknown`, `json_invalid`, `json_invalid_utf8`, `json_too_deep`, `json_not_an_object`,
                 `json_duplicate_key` (of two equal keys readers take either), `json_field_clash` (a key is, but for
                 case, the name of a decision field), `json_lone_surrogate` (a wanted text is no Unicode).
         """
         assert message.value is not None
+        if message.value[:1] == b"\0":
+            raise DecodeError(
+                "the value starts with a zero byte, as JSON behind a schema registry's id does; that framing is not "
+                "supported yet",
+                code="framing_unknown",
+            )
         value = _parse(message.value)
         if clashes := self._fields.clashes(value):
             raise DecodeError(

@@ -4,8 +4,10 @@ import io
 import json
 
 import fastavro
+import httpx
 import pytest
 
+from slotstream.operators.registry import Registry, RegistryConfig
 from slotstream.schemas.errors import ConfigError, DecodeError, OutputSchemaRefused, RegistryUnavailable
 from tests.operators.codec_examples import DECIDED, REVIEW, SCHEMA, Schemas, codec, framed, message
 
@@ -116,12 +118,36 @@ def test_a_registry_that_is_away_is_asked_again() -> None:
     assert avro_codec.encode(record, DECIDED)
 
 
-def test_an_input_field_of_our_name_stops_and_says_which_setting_helps() -> None:
+def test_an_input_field_of_our_name_stops_before_anything_is_asked() -> None:
     taken = {**SCHEMA, "fields": [{"name": "Refund", "type": "int"}]}
     schemas = Schemas(taken)
     avro_codec = codec("avro", schemas=schemas)
-    record = avro_codec.decode(framed(b"\x02"))
     with pytest.raises(ConfigError, match=r"shop\.Ticket.*Refund.*output\.field_prefix"):
-        avro_codec.encode(record, DECIDED)
+        avro_codec.decode(framed(b"\x02"))
     prefixed = codec("avro", schemas=schemas, field_prefix="ai_")
     assert prefixed.encode(prefixed.decode(framed(b"\x02")), DECIDED)
+
+
+@pytest.mark.registry
+def test_a_schema_with_references_goes_through_a_real_registry(schema_registry: str) -> None:
+    part = {"type": "record", "name": "Part", "namespace": "codec.test", "fields": [{"name": "text", "type": "string"}]}
+    whole = {
+        **part,
+        "name": "Whole",
+        "fields": [{"name": "a", "type": "Part"}, {"name": "b", "type": "codec.test.Part"}],
+    }
+    reference = {"name": "codec.test.Part", "subject": "codec-part", "version": 1}
+    with httpx.Client(base_url=schema_registry) as http:
+        http.post("/subjects/codec-part/versions", json={"schema": json.dumps(part)}).raise_for_status()
+        body = {"schema": json.dumps(whole), "references": [reference]}
+        schema_id = http.post("/subjects/codec-in-value/versions", json=body).raise_for_status().json()["id"]
+    registry = Registry(RegistryConfig(urls=(schema_registry,)))
+    avro_codec = codec("avro", ["b.text"], schemas=registry)
+    record = avro_codec.decode(framed(b"\x02x\x04hi", schema_id))
+    assert record.fields == {"b": {"text": "hi"}}
+    written = avro_codec.encode(record, DECIDED)
+    output = registry.schema(int.from_bytes(written[1:5], "big"))
+    assert output.references == ()  # it stands on its own, so it can be registered elsewhere too
+    value = fastavro.schemaless_reader(io.BytesIO(written[5:]), fastavro.parse_schema(json.loads(output.text)))
+    assert (value["a"], value["b"], value["refund"]) == ({"text": "x"}, {"text": "hi"}, True)
+    registry.close()

@@ -68,6 +68,7 @@ def test_a_json_record_has_the_fields_that_the_state_needs() -> None:
     [
         (b"", "json_invalid"),
         (b"not json", "json_invalid"),
+        (b'\0\0\0\0\x05{"text":"hi"}', "framing_unknown"),
         (b'{"text":"hi"', "json_invalid"),
         (b'{"text":"hi"}}', "json_invalid"),
         (b'{"text":NaN}', "json_invalid"),
