@@ -12,7 +12,9 @@ from slotstream.schemas.record import Message, Record
 
 __all__ = ["AvroCodec"]
 
-_ELSEWHERE = ("__value_schema_id", "apicurio.value.")
+_ELSEWHERE = frozenset(
+    ["__value_schema_id", *(f"apicurio.value.{id_}" for id_ in ("globalId", "contentId", "contentHash", "artifactId"))]
+)
 """Headers that carry the schema's id instead of the value's first bytes."""
 
 
@@ -110,7 +112,7 @@ class AvroCodec:
         """The schema's id and where the datum starts."""
         value = message.value
         assert value is not None
-        if message.headers and (named := [name for name, _ in message.headers if name.startswith(_ELSEWHERE)]):
+        if message.headers and (named := [name for name, _ in message.headers if name in _ELSEWHERE]):
             raise _unknown(f"its schema's id is in header {named[0]!r} (Confluent v1 or Apicurio)")
         if not value:
             raise DecodeError(

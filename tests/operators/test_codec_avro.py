@@ -89,6 +89,12 @@ def test_a_schema_id_in_a_header_is_named_as_not_supported(name: str) -> None:
     assert caught.value.code == "framing_unknown"
 
 
+def test_a_header_that_names_no_schema_is_no_hindrance() -> None:
+    avro_codec = codec("avro", schemas=Schemas(SCHEMA))
+    record = avro_codec.decode(message(b"\0\0\0\0\x01\x04hi", ("apicurio.value.encoding", b"BINARY"), ("n", None)))
+    assert record.fields == {"text": "hi"}
+
+
 def test_a_broken_schema_is_dead_each_time_and_fetched_once() -> None:
     schemas = Schemas({**SCHEMA, "name": "no-name"})
     avro_codec = codec("avro", schemas=schemas)
