@@ -14,7 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from slotstream.schemas.errors import ConfigError, DecisionSchemaError
 from slotstream.schemas.fields import DecisionFields
-from slotstream.schemas.label import QuestionType
 from slotstream.schemas.question import ChoiceQuestion, NoulQuestion, Question, ScoreQuestion, Thresholds
 from slotstream.schemas.state import StateTemplate
 from slotstream.schemas.strict_yaml import parse_yaml
@@ -109,9 +108,6 @@ class DecisionSchema(BaseModel):
             "instructions": self.instructions,
             "questions": [question.model_dump(mode="json", exclude={"thresholds"}) for question in self.questions],
         }
-
-    def question_type(self, question_id: str) -> QuestionType:
-        return next(question.type for question in self.questions if question.id == question_id)
 
 
 def _digest(value: Any) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slotstream.operators.engines.protocol import ReadResult
@@ -177,6 +177,39 @@ def test_each_canvas_is_averaged_over_its_own_draws() -> None:
 
 
 # Laws
+
+_TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8).filter(str.strip)
+_DISTINCT = st.lists(_TEXTS, min_size=2, max_size=10, unique=True)
+_ASKED = st.one_of(
+    st.fixed_dictionaries({"type": st.just("noul"), "instructions": _TEXTS, "alone": st.booleans()}),
+    st.fixed_dictionaries({"type": st.just("choice"), "criteria": _DISTINCT, "alone": st.booleans()}),
+    st.fixed_dictionaries({"type": st.just("score"), "criteria": _DISTINCT, "alone": st.booleans()}),
+)
+
+
+@settings(max_examples=50)
+@given(
+    questions=st.lists(_ASKED, min_size=1, max_size=8),
+    draws=st.integers(1, 3),
+    canvas_length=st.integers(8, 64),
+    style=st.sampled_from(["full", "compact"]),
+    state=_TEXTS,
+)
+def test_whatever_is_asked_is_answered_with_one_of_its_options(
+    questions: list[Any], draws: int, canvas_length: int, style: str, state: str
+) -> None:
+    schema = example_schema({f"q{number}": asked for number, asked in enumerate(questions)}, draws=draws)
+    plan = example_plan(schema, style=style, canvas_length=canvas_length)
+    requests = plan.reads(state).requests
+    labels = labels_from_reads(plan, [hashed_read(request) for request in requests])
+    assert [got.question for got in labels] == [asked.id for asked in schema.questions]
+    for got, asked in zip(labels, schema.questions, strict=True):
+        assert tuple(got.probabilities) == asked.options
+        if got.type == "choice":
+            assert got.value in asked.options
+        elif got.type == "score":
+            assert got.level in asked.options
+
 
 _LOGS = st.floats(min_value=-60, max_value=0, allow_nan=False) | st.just(-INF)
 

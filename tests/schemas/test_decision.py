@@ -87,7 +87,6 @@ def test_a_whole_file_loads(tmp_path: Path) -> None:
     assert isinstance(anger, ScoreQuestion)
     assert anger.options == ("calm", "cross", "furious")
     assert anger.alone
-    assert [schema.question_type(question) for question in ("intent", "urgent", "anger")] == ["choice", "noul", "score"]
 
 
 def test_a_bare_system_one_map_gets_the_file_s_stem_as_name_and_text_as_state(tmp_path: Path) -> None:
