@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from array import array
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
@@ -23,7 +24,7 @@ INSTANT_INFO = EngineInfo(
 
 def hashed_read(request: ReadRequest) -> ReadResult:
     """A sound-looking read that depends on the prompt alone, not on the batch: one option gets most of 0.99."""
-    seed = hashlib.sha256(repr((request.prompt_ids, request.slots)).encode()).digest()
+    seed = hashlib.sha256(array("I", (*request.prompt_ids, *request.slots)).tobytes()).digest()
     log_probs = []
     for number, marks in enumerate(request.mark_ids):
         top = int.from_bytes(seed[number % 16 : number % 16 + 4], "little") % len(marks)
