@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from slotstream.schemas.errors import DecodeError, EncodeError
@@ -44,6 +44,7 @@ VALUES = st.recursive(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(KEYS, VALUES, max_size=5), st.booleans(), st.sampled_from([None, 1]))
 def test_any_json_object_comes_out_with_its_own_members_first(
     members: dict[str, Any], ascii_only: bool, indent: int | None

@@ -3,9 +3,15 @@
 from dataclasses import dataclass
 from typing import Any
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-__all__ = ["Generated", "generated_records"]
+__all__ = ["Generated", "generated_records", "unhurried"]
+
+
+def unhurried(examples: int) -> settings:
+    """So many examples, and no verdict on how fast a busy machine draws them."""
+    return settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ from typing import Any
 
 import fastavro
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from slotstream.schemas.avro import DecisionEncoder, Derived, derive, parse_writer_schema
 from slotstream.schemas.errors import ConfigError, EncodeError
 from slotstream.schemas.fields import DecisionFields
 from slotstream.schemas.label import Decision, Label
-from tests.schemas.avro.generated import Generated, generated_records
+from tests.schemas.avro.generated import Generated, generated_records, unhurried
 
 FIELDS = DecisionFields([("urgent", "noul"), ("intent", "choice")])
 WITH_PROBABILITIES = DecisionFields([("urgent", "noul"), ("intent", "choice")], probabilities=True)
@@ -50,7 +50,7 @@ def read(schema: str, datum: bytes) -> Any:
     return value
 
 
-@settings(max_examples=200)
+@unhurried(200)
 @given(generated_records(), st.booleans())
 def test_the_records_bytes_and_the_decisions_are_one_datum_of_the_derived_schema(
     generated: Generated, probabilities: bool
@@ -63,6 +63,7 @@ def test_the_records_bytes_and_the_decisions_are_one_datum_of_the_derived_schema
     assert value == {**generated.plain, **added}
 
 
+@unhurried(100)
 @given(
     st.text(max_size=300),
     st.floats(allow_nan=False),

@@ -7,12 +7,12 @@ from typing import Any
 
 import fastavro
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from slotstream.schemas.avro import DatumReader, parse_writer_schema
 from slotstream.schemas.errors import DecodeError
-from tests.schemas.avro.generated import Generated, generated_records
+from tests.schemas.avro.generated import Generated, generated_records, unhurried
 
 
 def read(schema: Any, datum: bytes, paths: Iterable[str] = ()) -> dict[str, Any]:
@@ -36,7 +36,7 @@ CUSTOMER: dict[str, Any] = {
 }
 
 
-@settings(max_examples=300)
+@unhurried(300)
 @given(generated_records())
 def test_what_fastavro_writes_is_read_whole(generated: Generated) -> None:
     datum = written(generated.schema, generated.written)
@@ -45,7 +45,7 @@ def test_what_fastavro_writes_is_read_whole(generated: Generated) -> None:
     assert read(generated.schema, datum) == {}
 
 
-@settings(max_examples=200)
+@unhurried(200)
 @given(generated_records(), st.data())
 def test_no_part_of_a_datum_is_a_datum(generated: Generated, data: st.DataObject) -> None:
     datum = written(generated.schema, generated.written)
@@ -58,7 +58,7 @@ def test_no_part_of_a_datum_is_a_datum(generated: Generated, data: st.DataObject
     assert caught.value.code == "avro_trailing_bytes"
 
 
-@settings(max_examples=300)
+@unhurried(300)
 @given(generated_records(), st.binary(max_size=60))
 def test_bytes_at_random_are_read_or_refused_and_nothing_else(generated: Generated, datum: bytes) -> None:
     fields = [field["name"] for field in generated.schema["fields"]]
