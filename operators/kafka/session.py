@@ -115,7 +115,7 @@ class ConsumerSession:
 
     def caught_up(self, targets: Positions) -> bool:
         """Whether the group has committed everything before `targets`, here and in its other members."""
-        if not self._reader.joined or self._ledger or self._ledger.in_flight():
+        if not self._reader.joined:
             return False
         for at, end in targets.items():
             committed = self._ledger.committed(at)

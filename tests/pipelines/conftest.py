@@ -1,0 +1,28 @@
+"""Streams of their own for the tests that need a real broker."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.local.broker import LocalBroker
+from tests.conftest import TopicFactory
+from tests.pipelines.stream import Stream
+
+StreamFactory = Callable[..., Stream]
+
+
+@pytest.fixture
+def stream(tmp_path: Path, kafka_broker: LocalBroker, topic: TopicFactory) -> Iterator[StreamFactory]:
+    """`stream(partitions=2, questions={...}, settings={...})` makes topics and configuration; processes end with it."""
+    made: list[Stream] = []
+
+    def make(**wishes: Any) -> Stream:
+        folder = tmp_path / f"stream-{len(made)}"
+        made.append(Stream(folder, kafka_broker.bootstrap, topic, **wishes))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
