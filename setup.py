@@ -54,5 +54,6 @@ setup(
         "console_scripts": ["slotstream = slotstream.pipelines.cli:main"],
         # vLLM's CPU platform spawns its workers: only an entry point is found by every child process.
         "triton.backends": ["cpu = slotstream.operators.engines.triton_cpu"],
+        "vllm.general_plugins": ["slotstream_lifetime = slotstream.operators.engines.lifetime:end_with_parent"],
     },
 )

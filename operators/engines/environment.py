@@ -3,6 +3,7 @@
 import os
 from importlib.metadata import PackageNotFoundError, version
 
+from slotstream.operators.engines.lifetime import PARENT_VARIABLE
 from slotstream.schemas.errors import EngineNotCapable
 
 __all__ = ["installed_vllm", "prepare_environment"]
@@ -10,6 +11,7 @@ __all__ = ["installed_vllm", "prepare_environment"]
 _ALWAYS = {
     "VLLM_NO_USAGE_STATS": "1",  # no report about this machine to anyone
     "DO_NOT_TRACK": "1",
+    "VLLM_WORKER_MULTIPROC_METHOD": "spawn",  # a fork of a process with threads (Beam's, ours) may hang
     "VLLM_USE_V2_MODEL_RUNNER": "1",  # only this runner knows block diffusion; the CPU build defaults to the first
 }
 
@@ -49,6 +51,7 @@ def prepare_environment(*, on_cpu: bool, offline: bool, start_timeout_s: float) 
         start_timeout_s: how long vLLM waits for its engine process.
     """
     os.environ.update(_ALWAYS)
+    os.environ[PARENT_VARIABLE] = str(os.getpid())
     os.environ["VLLM_ENGINE_READY_TIMEOUT_S"] = str(max(1, int(start_timeout_s)))
     if on_cpu:
         os.environ.update(_CPU)

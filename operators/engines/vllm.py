@@ -87,7 +87,13 @@ async def _open(arguments: dict[str, Any], info: EngineInfo) -> "_VllmReader":
 
     imported = time.monotonic()
     _LOG.info("vllm: imported in %.1f s; loading %s", imported - started, info.model)
-    reader = _VllmReader(AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments)), info)
+    try:
+        reader = _VllmReader(AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments)), info)
+    except RuntimeError as error:
+        raise EngineError(
+            f"vLLM's engine process did not start ({error}); its messages on stderr say why. A script that starts an "
+            "engine needs an `if __name__ == '__main__':` guard, because that process imports the script again"
+        ) from error
     try:
         reader.check_settings(arguments)
         loaded = time.monotonic()
