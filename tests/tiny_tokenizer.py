@@ -26,6 +26,7 @@ def tiny_tokenizer(
     added: Iterable[str] = (),
     letters: str = ascii_uppercase + ascii_lowercase,
     pairs: int = 255 - 52,
+    numbers: str = digits,
     words: Iterable[str] = _WORDS,
 ) -> Tokenizer:
     """The tokenizer.
@@ -35,6 +36,7 @@ def tiny_tokenizer(
         added: added tokens that are not marked special (they are matched in text unless somebody takes care).
         letters: letters that are one token behind a space.
         pairs: how many of AA, AB, AC ... are one token behind a space.
+        numbers: digits that are one token behind a space.
         words: further words that are one token behind a space.
     """
     control = tuple(control)
@@ -43,7 +45,7 @@ def tiny_tokenizer(
         vocab[byte] = len(vocab)
     merges: list[tuple[str, str]] = []
     # The longest first, and each built from its end: a word then makes no mark of its beginning.
-    for word in [*words, *islice(map("".join, product(ascii_uppercase, repeat=2)), pairs), *letters, *digits]:
+    for word in [*words, *islice(map("".join, product(ascii_uppercase, repeat=2)), pairs), *letters, *numbers]:
         spelled = _SPACE + word
         for start in reversed(range(len(spelled) - 1)):
             if spelled[start:] not in vocab:

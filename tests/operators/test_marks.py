@@ -68,6 +68,11 @@ def test_yes_and_no_are_never_replaced(question: dict[str, Any], words: list[str
         marks_of(question, PlanTokenizer(tiny_tokenizer(words=words)))
 
 
+def test_a_digit_is_never_replaced_by_the_next_one() -> None:
+    with pytest.raises(MarkError, match=r"'topic' needs 3 marks .* has 1 \(missing: 1\)"):
+        marks_of(SCORE, PlanTokenizer(tiny_tokenizer(numbers="023456789")))
+
+
 def test_two_spellings_of_one_token_are_one_mark() -> None:
     """A tokenizer that folds case has 26 single letters, not 52."""
     raw = tiny_tokenizer(words=())

@@ -124,8 +124,9 @@ def test_canvases_hold_all_lines_in_order_within_the_served_width(width: int, qu
 
 
 def test_a_canvas_is_no_wider_than_its_lines_need() -> None:
-    assert [len(canvas.ids) for canvas in example_plan(example_schema(yes_no(1)), canvas_length=256).canvases] == [16]
-    assert [len(canvas.ids) for canvas in example_plan(example_schema(yes_no(6)), canvas_length=256).canvases] == [32]
+    for questions, width in ((1, 16), (4, 16), (5, 32), (8, 32), (9, 48)):
+        (canvas,) = example_plan(example_schema(yes_no(questions)), canvas_length=256).canvases
+        assert (len(canvas.ids), canvas.ids.index(END)) == (width, 4 * questions - 1)
 
 
 def test_a_line_that_fits_no_canvas_stops_the_start() -> None:

@@ -55,6 +55,13 @@ def test_a_megabyte_of_control_words_takes_a_time_that_grows_with_its_length_onl
     assert seconds[2**20] < 30
 
 
+@pytest.mark.parametrize("word", ["<turn|>", "<tool>", "<tool><tool>", "ababab", "<|turn>user"])
+def test_the_text_around_a_control_word_is_tokenized_as_ever(word: str) -> None:
+    tokenizer = PlanTokenizer(_WITH_ADDED)
+    assert tokenizer.encode(f" no{word} yes")[:1] == tokenizer.encode(" no")
+    assert tokenizer.encode(f" no{word} yes")[-1:] == tokenizer.encode(" yes")
+
+
 def test_a_control_word_that_other_letters_turn_into_is_no_control_token() -> None:
     raw = tiny_tokenizer()
     raw.normalizer = normalizers.NFKC()
@@ -120,6 +127,14 @@ def test_a_mark_is_one_token_behind_its_line_or_none(text: str, one: bool) -> No
         assert tokenizer.encode("1:" + text) == [*lead, token_id]
 
 
+def test_a_mark_that_the_vocabulary_lacks_is_none() -> None:
+    raw = Tokenizer(models.BPE({"<unk>": 0, "1": 1, ":": 2, "A": 3}, [], unk_token="<unk>"))
+    raw.add_special_tokens(["<unk>"])
+    tokenizer = PlanTokenizer(raw)
+    assert tokenizer.one_token_after("1:", [1, 2], "A") == 3
+    assert tokenizer.one_token_after("1:", [1, 2], "Z") is None
+
+
 def test_a_mark_that_merges_with_its_line_is_none() -> None:
     raw = Tokenizer(models.BPE({"1": 0, ":": 1, "A": 2, ":A": 3}, [(":", "A")]))
     tokenizer = PlanTokenizer(raw)
@@ -133,7 +148,7 @@ def test_a_folder_s_tokenizer_is_read(tmp_path: Path) -> None:
 def test_padding_and_truncation_of_a_checkpoint_are_switched_off(tmp_path: Path) -> None:
     raw = tiny_tokenizer()
     raw.enable_truncation(4)
-    raw.enable_padding(length=8)
+    raw.enable_padding(length=8, pad_id=100, pad_token="a")
     write_tiny_tokenizer(tmp_path, raw)
     tokenizer = PlanTokenizer.from_model(str(tmp_path))
     assert decoded(raw, tokenizer.encode("one two three four five")) == "one two three four five"
