@@ -6,8 +6,8 @@ Why a process in between: a parent that dies of SIGKILL, of the default SIGTERM 
 no `atexit`, and a broker left behind holds memory and ports until somebody finds it. PR_SET_PDEATHSIG on the broker
 alone is not enough: it fires when the *thread* that started the child ends (a broker restarted from a test's fault
 thread would die with that thread), and it needs a `preexec_fn`, which may deadlock in a parent that has threads (vLLM,
-Beam). So this single-threaded process watches the parent; when the parent is gone it kills the command and removes its
-data.
+Beam). So this single-threaded process watches the parent; when the parent is gone it kills the command with everything
+that the command has started (an engine has children), and removes its data.
 
 SIGTERM is passed on to the command, SIGUSR1 kills it; either way the guard ends only after the command has, so that
 whoever waits for the guard finds the command's ports free. The guard leads a session of its own: Ctrl-C in the terminal
@@ -42,6 +42,8 @@ def main(arguments: list[str]) -> int:
     child.kill()
     child.wait()
     shutil.rmtree(scratch, ignore_errors=True)
+    if os.getpgrp() == os.getpid():  # the group is this guard's own, as for everybody who starts it in a session
+        os.killpg(0, signal.SIGKILL)  # the command's children, and this guard
     return 1
 
 
