@@ -5,6 +5,7 @@ make demo KEEP=1           the topics stay up to be looked at, until Ctrl-C
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import time
@@ -157,7 +158,8 @@ def _read_back(place: Place) -> dict[str, list[Row]]:
 
 def _report(outcomes: Outcomes, run: Run, out: Path) -> None:
     (out / "summary.txt").write_text(summarise(outcomes, run) + "\n", encoding="utf-8")
-    print(f"\n{summarise(outcomes, run, colour=sys.stdout.isatty())}\n", flush=True)
+    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    print(f"\n{summarise(outcomes, run, colour=colour)}\n", flush=True)
 
 
 def _keep(local: LocalStack, place: Place) -> None:
