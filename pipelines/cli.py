@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from textwrap import dedent
 
+from slotstream.pipelines.shutdown import Shutdown, StoppedAtStart
 from slotstream.schemas.errors import SlotstreamError
 
 __all__ = ["main"]
@@ -176,9 +177,13 @@ def _decide(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from slotstream.pipelines.run import run  # noqa: PLC0415
+    try:
+        with Shutdown() as shutdown:
+            from slotstream.pipelines.run import run  # noqa: PLC0415
 
-    run(options.config, until_caught_up=options.until_caught_up)
+            run(options.config, shutdown, until_caught_up=options.until_caught_up)
+    except StoppedAtStart as signal:
+        logging.getLogger(__name__).info("stopped by %s before the first record", signal)
     return 0
 
 

@@ -16,7 +16,7 @@ from slotstream.pipelines.config import PipelineConfig, load_config
 from slotstream.pipelines.epochs import EpochLoop
 from slotstream.pipelines.graph import bounded_epochs
 from slotstream.pipelines.progress import Progress
-from slotstream.pipelines.shutdown import Shutdown, StoppedAtStart
+from slotstream.pipelines.shutdown import Shutdown
 from slotstream.schemas.decision import DecisionSchema
 from slotstream.schemas.errors import ConfigError
 
@@ -25,7 +25,7 @@ __all__ = ["run"]
 _log = logging.getLogger(__name__)
 
 
-def run(path: str | Path, *, until_caught_up: bool = False) -> None:
+def run(path: str | Path, shutdown: Shutdown, *, until_caught_up: bool = False) -> None:
     """Run until a signal comes, or until the topic's end as seen at start.
 
     Raises:
@@ -34,16 +34,12 @@ def run(path: str | Path, *, until_caught_up: bool = False) -> None:
     config = load_config(path)
     schema = config.load_schema()
     _tell(config, schema)
-    shutdown = Shutdown(stopping, timeout_s=config.run.shutdown_timeout_s, abort=lambda: discard(config.engine))
-    with shutdown:
-        try:
-            _run(config, schema, shutdown, until_caught_up=until_caught_up)
-        except StoppedAtStart as signal:
-            _log.info("stopped by %s before the first record", signal)
-        finally:
-            close_sessions()
-            close_producers()
-            close_all()
+    try:
+        _run(config, schema, shutdown, until_caught_up=until_caught_up)
+    finally:
+        close_sessions()
+        close_producers()
+        close_all()
 
 
 def _run(config: PipelineConfig, schema: DecisionSchema, shutdown: Shutdown, *, until_caught_up: bool) -> None:
@@ -69,7 +65,7 @@ def _run(config: PipelineConfig, schema: DecisionSchema, shutdown: Shutdown, *, 
         in_flight=config.engine.max_in_flight,
         stop=stopping,
     )
-    shutdown.started()
+    shutdown.started(stopping, timeout_s=config.run.shutdown_timeout_s, abort=lambda: discard(config.engine))
     try:
         loop.run(until_caught_up=until_caught_up)
     finally:

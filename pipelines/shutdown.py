@@ -22,25 +22,28 @@ class StoppedAtStart(BaseException):
 
 
 class Shutdown:
-    """Handles signals while a `with` block runs; call `started` when the first record may come.
+    """Handles signals while a `with` block runs. Light to import, so that it can begin before anything heavy is.
 
-    Args:
-        stop: set by the first signal; the epoch loop looks at it.
-        timeout_s: how long records in flight may take after it.
-        abort: called when that time is over: makes what is in flight fail, so that it is read again by the next run.
+    Until `started`, a signal raises StoppedAtStart in the main thread; from then on it sets the event given there.
     """
 
-    def __init__(self, stop: threading.Event, *, timeout_s: float, abort: Callable[[], None]) -> None:
-        self._stop = stop
-        self._timeout_s = timeout_s
-        self._abort = abort
-        self._starting = True
+    def __init__(self) -> None:
+        self._signalled = False
+        self._stop: threading.Event | None = None
+        self._timeout_s = 0.0
+        self._abort: Callable[[], None] = lambda: None
         self._timers: list[threading.Timer] = []
         self._before: dict[int, object] = {}
 
-    def started(self) -> None:
-        """From now on a signal waits for records in flight."""
-        self._starting = False
+    def started(self, stop: threading.Event, *, timeout_s: float, abort: Callable[[], None]) -> None:
+        """Records may come now.
+
+        Args:
+            stop: set by the first signal; the epoch loop looks at it.
+            timeout_s: how long records in flight may take after it.
+            abort: called when that time is over: makes what is in flight fail; the next run reads it again.
+        """
+        self._timeout_s, self._abort, self._stop = timeout_s, abort, stop
 
     def __enter__(self) -> Self:
         self._before = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
@@ -55,15 +58,17 @@ class Shutdown:
             signal.signal(number, handler)  # type: ignore[arg-type]
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        if self._stop.is_set():
+        if self._signalled:
             os.write(2, b"second signal: exiting at once; records in flight will be read again\n")
             os._exit(1)
-        self._stop.set()
+        self._signalled = True
         self._later(self._timeout_s + CLOSING_S, self._end)
-        if self._starting:
-            raise StoppedAtStart(signal.Signals(number).name)
+        name = signal.Signals(number).name
+        if self._stop is None:
+            raise StoppedAtStart(name)
+        self._stop.set()
         self._later(self._timeout_s, self._give_up)
-        _log.info("%s: finishing what is in flight (at most %g s)", signal.Signals(number).name, self._timeout_s)
+        _log.info("%s: finishing what is in flight (at most %g s)", name, self._timeout_s)
 
     def _later(self, seconds: float, act: Callable[[], None]) -> None:
         timer = threading.Timer(seconds, act)
