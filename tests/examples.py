@@ -1,7 +1,10 @@
 """Small decision schemas, plans and records that many suites need."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from slotstream.operators.engines.protocol import Engine
 from slotstream.operators.plan import ReadPlan, compile_plan
 from slotstream.operators.testing import INSTANT_INFO
 from slotstream.operators.tokens import PlanTokenizer
@@ -9,7 +12,20 @@ from slotstream.schemas.decision import DecisionSchema, parse_decision_schema
 from slotstream.schemas.record import Message, Origin, Record
 from tests.tiny_tokenizer import tiny_tokenizer
 
-__all__ = ["CHOICE", "NOUL", "SCORE", "choice_of", "example_plan", "example_record", "example_schema"]
+__all__ = [
+    "CHOICE",
+    "NOUL",
+    "SCORE",
+    "LoadEngines",
+    "choice_of",
+    "example_plan",
+    "example_record",
+    "example_schema",
+    "write_schema",
+]
+
+LoadEngines = Callable[..., list[Engine]]
+"""Type of the fixture `engines`: how the process loads engines in a test, and what it has loaded."""
 
 NOUL = {"type": "noul", "instructions": "Is the customer asking for money back?"}
 CHOICE = {"type": "choice", "criteria": {"refund": "wants money back", "card_lost": None, "other": None}}
@@ -25,6 +41,13 @@ def example_schema(questions: dict[str, Any] | None = None, **settings: Any) -> 
     """A schema that asks one question of each type about the field `text`."""
     questions = {"refund": NOUL, "team": CHOICE, "anger": SCORE} if questions is None else questions
     return parse_decision_schema({"questions": questions, **settings}, name="example")
+
+
+def write_schema(folder: Path, content: str | bytes, name: str = "example.yaml") -> Path:
+    """Write a schema's file as its author would; returns its path."""
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
 
 
 def example_plan(

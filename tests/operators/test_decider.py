@@ -1,88 +1,29 @@
-"""The drain: order, bounds, and who is to blame."""
+"""The drain: order, bounds, what a decision says, and that one bad record stays one."""
 
-import math
 import random
 import threading
-from collections.abc import Callable, Iterable
-from concurrent.futures import CancelledError
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotstream.operators.decider import Decider, probe_reads
-from slotstream.operators.engines.protocol import Engine, ReadRequest, ReadResult
-from slotstream.operators.outcome import Dead, Decided, Forwarded, Outcome
-from slotstream.operators.plan import ReadPlan
-from slotstream.operators.testing import HeldEngine, InstantEngine, hashed_read
-from slotstream.schemas.errors import DecodeError, EngineError
-from slotstream.schemas.record import Message, Origin, Record
+from slotstream.operators.outcome import Dead, Decided, Outcome
+from slotstream.operators.testing import HeldEngine, InstantEngine
+from slotstream.schemas.record import Record
 from tests.examples import NOUL, example_plan, example_record, example_schema
-from tests.tiny_tokenizer import tiny_tokenizer
-
-PLAN = example_plan()
-TINY = tiny_tokenizer()
-SHORT_S = 0.02
-
-
-def decider(engine: Engine, plan: ReadPlan = PLAN, *, max_in_flight: int = 100, **settings: Any) -> Decider:
-    return Decider(plan, engine, max_in_flight=max_in_flight, **{"read_timeout_s": 5.0, **settings})
-
-
-def meanwhile(*happenings: Callable[[], object] | float) -> Callable[[], float]:
-    """A monotonic clock that is asked when a wait begins and when it ends: what happens then, or what it shows."""
-    left = list(happenings)
-    now = 0.0
-
-    def clock() -> float:
-        nonlocal now
-        happening = left.pop(0) if left else now
-        if callable(happening):
-            happening()
-        else:
-            now = happening
-        return now
-
-    return clock
-
-
-def records(*texts: Any) -> list[Record]:
-    return [example_record(text, offset) for offset, text in enumerate(texts)]
-
-
-def dead(offset: int) -> Dead:
-    return Dead(example_record("", offset).message, DecodeError("bad bytes"))
-
-
-def tombstone(offset: int) -> Forwarded:
-    return Forwarded(Message(Origin("tickets", "topic-uuid", 0, offset), 0, 0, b"k", None))
-
-
-def all_of(decider: Decider, items: Iterable[Record | Dead | Forwarded]) -> list[Outcome]:
-    return [outcome for item in items for outcome in decider.add(item)] + list(decider.drain())
-
-
-def codes(outcomes: Iterable[Outcome]) -> list[str]:
-    """Of each outcome its offset and fate, such as "0 decided" and "1 mass_too_low"."""
-    fates = {Decided: "decided", Forwarded: "forwarded"}
-    return [f"{o.message.origin.offset} {o.error.code if isinstance(o, Dead) else fates[type(o)]}" for o in outcomes]
-
-
-def scripted(script: dict[str, list[float]]) -> Callable[[ReadRequest], ReadResult]:
-    """Reads of a prompt with such a word in it give this log-probability for every mark; one value a read, in turn."""
-    left = {word: list(values) for word, values in script.items()}
-
-    def read(request: ReadRequest) -> ReadResult:
-        prompt = str(TINY.decode(list(request.prompt_ids)))
-        for word, values in left.items():
-            if word in prompt and values:
-                value = values.pop(0)
-                return ReadResult(tuple((value,) * len(marks) for marks in request.mark_ids))
-        return hashed_read(request)
-
-    return read
-
+from tests.operators.decider_examples import (
+    SHORT_S,
+    all_of,
+    codes,
+    dead,
+    decider,
+    meanwhile,
+    records,
+    scripted,
+    tombstone,
+)
 
 # Order and bounds
 
@@ -257,211 +198,3 @@ def test_a_record_without_the_field_goes_to_dead_without_a_read() -> None:
     record = Record(example_record("x", 3).message, {"other": "x"})
     assert codes(decider(engine).add(record)) == ["3 state_field_missing"]
     assert engine.held == []
-
-
-# Time
-
-
-def test_a_slow_read_is_its_record_s_fault_when_the_engine_finished_others_meanwhile() -> None:
-    engine = HeldEngine()
-    made = decider(engine, read_timeout_s=SHORT_S, monotonic=meanwhile(lambda: engine.finish_only(1, 2)))
-    outcomes = all_of(made, records("slow", "b", "c"))
-    assert codes(outcomes) == ["0 read_timeout", "1 decided", "2 decided"]
-    assert isinstance(outcomes[0], Dead)
-    assert (
-        str(outcomes[0].error)
-        == "its read did not finish within 0.02 s although the engine finished 2 others meanwhile"
-    )
-    assert engine.held[0][1].cancelled()  # its read was aborted
-
-
-def test_a_slow_read_is_the_engine_s_fault_when_it_finished_none() -> None:
-    engine = HeldEngine()
-    made = decider(engine, read_timeout_s=SHORT_S)
-    with pytest.raises(EngineError, match=r"finished no read within 0.02 s \(engine.read_timeout_s\)"):
-        all_of(made, records("a", "b"))
-
-
-def test_reads_that_were_finished_before_the_record_was_the_oldest_prove_nothing() -> None:
-    engine = HeldEngine()
-    made = decider(engine, read_timeout_s=SHORT_S)
-    for record in records("slow", "b", "c"):
-        assert list(made.add(record)) == []
-    engine.finish_only(1, 2)
-    with pytest.raises(EngineError, match="finished no read"):
-        list(made.drain())
-
-
-TWO_CANVASES = example_plan(example_schema({"a": NOUL, "b": {**NOUL, "alone": True}}))
-
-
-@pytest.mark.parametrize("before", [True, False])
-def test_a_record_s_own_reads_are_no_others(before: bool) -> None:
-    engine = HeldEngine()
-    made = decider(engine, TWO_CANVASES, read_timeout_s=SHORT_S, monotonic=meanwhile(engine.finish))
-    (record,) = records("slow")
-    assert list(made.add(record)) == []
-    if before:
-        engine.finish()
-        made._monotonic = meanwhile()
-    with pytest.raises(EngineError, match="finished no read"):
-        list(made.drain())
-
-
-@pytest.mark.parametrize("before", [True, False])
-def test_one_other_read_is_enough_to_blame_a_record_of_which_a_part_is_read(before: bool) -> None:
-    engine = HeldEngine()
-    made = decider(engine, TWO_CANVASES, read_timeout_s=SHORT_S)
-    for record in records("slow", "b"):
-        assert list(made.add(record)) == []
-    if before:
-        engine.finish()  # the first of the record's own two reads
-        made._monotonic = meanwhile(lambda: engine.finish_only(1))
-    else:
-        made._monotonic = meanwhile(lambda: engine.finish_only(0, 2))
-    assert codes([next(made.drain())]) == ["0 read_timeout"]
-
-
-def test_a_long_queue_before_a_slow_engine_is_nobody_s_fault() -> None:
-    """Each record gets its whole time once it is the oldest: ten of them take five times as long as one may."""
-    engine = HeldEngine()
-    waited = 0
-
-    def work() -> float:
-        nonlocal waited
-        waited += 1
-        if waited % 2:
-            engine.finish()
-        return waited * 0.5 * SHORT_S
-
-    outcomes = all_of(decider(engine, read_timeout_s=SHORT_S, monotonic=work), records(*"abcdefghij"))
-    assert codes(outcomes) == [f"{number} decided" for number in range(10)]
-
-
-def test_a_process_that_was_stopped_and_woken_blames_nobody_and_waits_again() -> None:
-    engine = HeldEngine()
-    woken = meanwhile(lambda: engine.finish_only(1), 1000.0, engine.finish)
-    outcomes = all_of(decider(engine, read_timeout_s=SHORT_S, monotonic=woken), records("a", "b"))
-    assert codes(outcomes) == ["0 decided", "1 decided"]
-
-
-# The engine
-
-
-def test_a_failed_read_is_the_engine_s_and_blames_no_record() -> None:
-    engine = HeldEngine()
-    made = decider(engine)
-    for record in records("a", "b", "c"):
-        assert list(made.add(record)) == []
-    engine.finish()
-    engine.fail(EngineError("it died"))
-    drained = made.drain()
-    assert codes([next(drained)]) == ["0 decided"]
-    with pytest.raises(EngineError, match="it died"):
-        next(drained)
-
-
-def test_a_failed_read_is_known_at_once_though_another_of_the_record_hangs() -> None:
-    engine = HeldEngine()
-
-    def fail_second() -> None:
-        engine.held[1][1].set_exception(EngineError("it died"))
-
-    made = decider(engine, TWO_CANVASES, read_timeout_s=600.0, monotonic=meanwhile(fail_second))
-    with pytest.raises(EngineError, match="it died"):
-        all_of(made, records("a"))
-
-
-def test_a_closed_engine_takes_no_record() -> None:
-    engine = InstantEngine()
-    engine.close()
-    with pytest.raises(EngineError, match="closed"):
-        list(decider(engine).add(example_record("a")))
-
-
-def test_abandoned_reads_are_cancelled_and_nothing_of_them_comes_out() -> None:
-    engine = HeldEngine()
-    made = decider(engine, max_in_flight=2)
-    futures = []
-    for record in records("a", "b"):
-        assert list(made.add(record)) == []
-        futures.append(engine.held[-1][1])
-    made.abandon()
-    for future in futures:
-        with pytest.raises(CancelledError):
-            future.result(0)
-    assert list(made.drain()) == []
-    assert list(made.add(example_record("c", 2))) == []  # and the bound is free again
-    engine.finish(3)
-    assert codes(made.drain()) == ["2 decided"]
-
-
-# NaN
-
-
-def test_a_read_that_is_nan_once_is_read_again() -> None:
-    engine = InstantEngine(read=scripted({"odd": [math.nan]}))
-    first, second = all_of(decider(engine, clock=lambda: 0.0), records("odd", "b"))
-    assert [first] == all_of(decider(InstantEngine(), clock=lambda: 0.0), records("odd"))
-    assert codes([second]) == ["1 decided"]
-    assert engine.finished == 3
-
-
-def test_it_is_read_again_with_nothing_else_in_flight() -> None:
-    in_flight: list[int] = []
-
-    class Watched(HeldEngine):
-        def submit(self, requests: Any) -> Any:
-            in_flight.append(sum(not future.done() for _, future in self.held))
-            futures = super().submit(requests)
-            if len(in_flight) > 3:
-                self.finish(len(self.held))
-            return futures
-
-    engine = Watched(read=scripted({"odd": [math.nan]}))
-    made = decider(engine)
-    for record in records("odd", "b", "c"):
-        assert list(made.add(record)) == []
-    threading.Timer(0.01, lambda: engine.finish(2)).start()
-    engine.finish()
-    assert codes(made.drain()) == ["0 decided", "1 decided", "2 decided"]
-    assert in_flight == [0, 1, 2, 0]
-
-
-def test_a_read_that_is_nan_twice_is_its_record_s_fault_while_the_probe_is_sound() -> None:
-    engine = InstantEngine(read=scripted({"odd": [math.nan, math.nan]}))
-    assert codes(all_of(decider(engine), records("a", "odd", "b"))) == ["0 decided", "1 read_not_finite", "2 decided"]
-
-
-def test_a_read_that_is_nan_twice_is_the_engine_s_fault_when_the_probe_is_nan_too() -> None:
-    engine = InstantEngine(read=scripted({"odd": [math.nan] * 2, "probe": [math.nan]}))
-    with pytest.raises(EngineError, match="reads NaN for its probe"):
-        all_of(decider(engine), records("odd"))
-
-
-def test_a_neighbour_that_hangs_does_not_hide_a_read_that_is_nan() -> None:
-    engine = HeldEngine(read=scripted({"odd": [math.nan, math.nan]}))
-    made = decider(engine, read_timeout_s=SHORT_S)
-    for record in records("odd", "hangs"):
-        assert list(made.add(record)) == []
-    engine.finish()
-    # The second read of the record, then the probe's, then a third one's while the neighbour is waited for.
-    made._monotonic = meanwhile(
-        lambda: engine.finish_only(1), 0.0, lambda: engine.finish_only(1), 0.0, lambda: setattr(engine, "finished", 9)
-    )
-    assert codes(made.drain()) == ["0 read_not_finite", "1 read_timeout"]
-
-
-def test_plus_infinity_is_no_answer_either() -> None:
-    engine = InstantEngine(read=scripted({"odd": [math.inf, math.inf]}))
-    assert codes(all_of(decider(engine), records("odd"))) == ["0 read_not_finite"]
-
-
-def test_minus_infinity_everywhere_is_mass_too_low() -> None:
-    engine = InstantEngine(read=scripted({"odd": [-math.inf]}))
-    assert codes(all_of(decider(engine), records("odd"))) == ["0 mass_too_low"]
-
-
-def test_the_probe_reads_every_canvas_of_the_plan() -> None:
-    assert len(probe_reads(TWO_CANVASES)) == 2
-    assert probe_reads(PLAN) == probe_reads(example_plan())

@@ -4,7 +4,7 @@ import json
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,73 +20,60 @@ from slotstream.operators.plan import ReadPlan, plan_hash
 from slotstream.operators.testing import HeldEngine, InstantEngine, hashed_read
 from slotstream.operators.warm import REPEAT_BOUND, prove, warm
 from slotstream.schemas.errors import EngineError, EngineNotCapable, MarkError
-from tests.examples import NOUL, choice_of, example_schema
+from tests.examples import NOUL, LoadEngines, choice_of, example_schema
 from tests.tiny_tokenizer import tiny_tokenizer, write_tiny_tokenizer
 
 SCHEMA = example_schema()
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Iterator[EngineConfig]:
-    """An instant engine whose checkpoint folder holds a tokenizer and nothing else."""
-    config = EngineConfig(kind="instant", model=str(write_tiny_tokenizer(tmp_path)))
-    yield config
-    host.discard(config)
-
-
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[Engine]:
+def opened(engines: LoadEngines) -> list[Engine]:
     """Every engine that was loaded, in order."""
-    engines: list[Engine] = []
-
-    def open_engine(_: EngineConfig) -> Engine:
-        engines.append(InstantEngine())
-        return engines[-1]
-
-    monkeypatch.setattr(host, "open_engine", open_engine)
-    return engines
+    return engines()
 
 
 # One a process
 
 
-def test_the_first_call_loads_and_later_ones_are_free(config: EngineConfig, opened: list[Engine]) -> None:
-    first = warm(SCHEMA, config)
+def test_the_first_call_loads_and_later_ones_are_free(instant_config: EngineConfig, opened: list[Engine]) -> None:
+    first = warm(SCHEMA, instant_config)
     reads = first.engine.finished
     assert reads > 0  # it was proven
-    assert warm(SCHEMA, config) is first
-    assert warm(SCHEMA, config.model_copy(update={"max_in_flight": 3})) is first
+    assert warm(SCHEMA, instant_config) is first
+    assert warm(SCHEMA, instant_config.model_copy(update={"max_in_flight": 3})) is first
     assert (len(opened), first.engine.finished) == (1, reads)
 
 
-def test_two_schemas_share_an_engine_and_have_plans_of_their_own(config: EngineConfig, opened: list[Engine]) -> None:
-    one, other = warm(SCHEMA, config), warm(example_schema({"refund": NOUL}), config)
+def test_two_schemas_share_an_engine_and_have_plans_of_their_own(
+    instant_config: EngineConfig, opened: list[Engine]
+) -> None:
+    one, other = warm(SCHEMA, instant_config), warm(example_schema({"refund": NOUL}), instant_config)
     assert one.engine is other.engine
     assert one.plan.hash != other.plan.hash
     assert len(opened) == 1
 
 
-def test_two_models_are_two_engines(config: EngineConfig, opened: list[Engine], tmp_path: Path) -> None:
-    second = config.model_copy(update={"model": str(write_tiny_tokenizer(tmp_path / "second"))})
-    assert warm(SCHEMA, config).engine is not warm(SCHEMA, second).engine
+def test_two_models_are_two_engines(instant_config: EngineConfig, opened: list[Engine], tmp_path: Path) -> None:
+    second = instant_config.model_copy(update={"model": str(write_tiny_tokenizer(tmp_path / "second"))})
+    assert warm(SCHEMA, instant_config).engine is not warm(SCHEMA, second).engine
     host.discard(second)
 
 
-def test_a_new_engine_is_proven_anew(config: EngineConfig, opened: list[Engine]) -> None:
-    before = warm(SCHEMA, config)
-    host.discard(config)
-    after = warm(SCHEMA, config)
+def test_a_new_engine_is_proven_anew(instant_config: EngineConfig, opened: list[Engine]) -> None:
+    before = warm(SCHEMA, instant_config)
+    host.discard(instant_config)
+    after = warm(SCHEMA, instant_config)
     assert after.engine is opened[1]
     assert after.engine is not before.engine
     assert after.engine.finished > 0
 
 
-def test_threads_that_come_at_once_get_one_engine(config: EngineConfig, opened: list[Engine]) -> None:
+def test_threads_that_come_at_once_get_one_engine(instant_config: EngineConfig, opened: list[Engine]) -> None:
     together = threading.Barrier(4)
 
     def call(_: int) -> module.Warm:
         together.wait()
-        return warm(SCHEMA, config)
+        return warm(SCHEMA, instant_config)
 
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(call, range(4)))
@@ -94,37 +81,39 @@ def test_threads_that_come_at_once_get_one_engine(config: EngineConfig, opened: 
     assert len(opened) == 1
 
 
-def test_the_plan_fits_the_engine(config: EngineConfig) -> None:
-    ready = warm(SCHEMA, config)
+def test_the_plan_fits_the_engine(instant_config: EngineConfig) -> None:
+    ready = warm(SCHEMA, instant_config)
     assert ready.plan.vocab_size == ready.engine.info.vocab_size
     assert ready.plan.style == "full"
 
 
-def test_a_card_decides_the_style(config: EngineConfig, tmp_path: Path) -> None:
+def test_a_card_decides_the_style(instant_config: EngineConfig) -> None:
     known = [plan_hash(SCHEMA, "compact")]
     card = {"style": "compact", "plan_hashes": known, "schema_name": "x", "schema_version": "1"}
-    (tmp_path / CARD_FILE).write_text(json.dumps(card))
-    assert warm(SCHEMA, config).plan.style == "compact"
+    (Path(instant_config.model_folder) / CARD_FILE).write_text(json.dumps(card))
+    assert warm(SCHEMA, instant_config).plan.style == "compact"
     with pytest.raises(EngineNotCapable, match="knows no other"):
-        warm(example_schema({"refund": NOUL}), config)
+        warm(example_schema({"refund": NOUL}), instant_config)
 
 
-def test_a_model_that_cannot_spell_the_marks_stops_the_start(config: EngineConfig, tmp_path: Path) -> None:
-    write_tiny_tokenizer(tmp_path, tiny_tokenizer(pairs=0))
+def test_a_model_that_cannot_spell_the_marks_stops_the_start(instant_config: EngineConfig) -> None:
+    write_tiny_tokenizer(Path(instant_config.model_folder), tiny_tokenizer(pairs=0))
     with pytest.raises(MarkError, match="'q' needs 77 marks"):
-        warm(example_schema({"q": choice_of(77)}), config)
+        warm(example_schema({"q": choice_of(77)}), instant_config)
 
 
 def test_a_model_without_a_tokenizer_stops_the_start(tmp_path: Path) -> None:
-    config = EngineConfig(kind="instant", model=str(tmp_path))
+    without = EngineConfig(kind="instant", model=str(tmp_path))
     with pytest.raises(EngineNotCapable, match="tokenizer cannot be loaded"):
-        warm(SCHEMA, config)
-    host.discard(config)
+        warm(SCHEMA, without)
+    host.discard(without)
 
 
-def test_what_is_ready_is_logged_without_any_text(config: EngineConfig, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_ready_is_logged_without_any_text(
+    instant_config: EngineConfig, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.INFO):
-        plan = warm(SCHEMA, config).plan
+        plan = warm(SCHEMA, instant_config).plan
     assert f"plan {plan.hash} ready: 3 question(s), 1 canvas(es), room for {plan.state_budget} tokens" in caplog.text
     assert "differ by 0.0e+00" in caplog.text
 
