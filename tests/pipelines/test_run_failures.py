@@ -100,7 +100,7 @@ def test_a_registry_that_does_not_answer_is_waited_for(
     schema = {"type": "record", "name": "T", "fields": [{"name": "text", "type": "string"}]}
     with fake_schema_registry() as registry:
         it = stream(settings={"input.format": "avro", "registry.urls": [registry.url], "run.retry_max_wait_s": 0.05})
-        client = shared_registry(it.config.registry)  # type: ignore[arg-type]
+        client = shared_registry(it.config.registry)
         schema_id = client.register("somewhere", json.dumps(schema))
         shared_registry.cache_clear()
         out = io.BytesIO()
