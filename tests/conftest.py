@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # For `deploy`, which is scripts and not an installed package; last, so that nothing here hides an installed package.
 sys.path.append(str(Path(__file__).resolve().parents[1]))
@@ -22,6 +23,11 @@ from deploy.local.registry import local_registry
 __all__ = ["TopicFactory"]
 
 TopicFactory = Callable[..., str]
+
+# A machine with two cores and a broker on them may stall any example: how long one takes proves nothing.
+settings.register_profile("slotstream", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("slotstream")
+
 BROKER = pytest.StashKey[LocalBroker]()
 
 
