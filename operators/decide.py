@@ -16,7 +16,7 @@ from slotstream.operators.decider import Decider
 from slotstream.operators.engines.config import EngineConfig
 from slotstream.operators.engines.host import discard
 from slotstream.operators.outcome import Dead, Decided, Forwarded, Outcome, route_of
-from slotstream.operators.warm import warm
+from slotstream.operators.warm import Warm, warm
 from slotstream.schemas.decision import DecisionSchema
 from slotstream.schemas.errors import EngineError
 from slotstream.schemas.record import Message, Origin, Record
@@ -38,6 +38,7 @@ class DecideFn(beam.DoFn):  # type: ignore[misc]
         self._schema = schema
         self._config = engine
         self._clock = clock
+        self._ready: Warm | None = None
         self._decider: Decider | None = None
         # (timestamp, windows) of what is in flight, oldest first: outcomes leave in a later call than records enter.
         self._context: deque[tuple[Any, Any]] = deque()
@@ -48,10 +49,10 @@ class DecideFn(beam.DoFn):  # type: ignore[misc]
 
     def start_bundle(self) -> None:
         self._abandon()
-        ready = warm(self._schema, self._config)
+        self._ready = warm(self._schema, self._config)
         self._decider = Decider(
-            ready.plan,
-            ready.engine,
+            self._ready.plan,
+            self._ready.engine,
             max_in_flight=self._config.max_in_flight,
             read_timeout_s=self._config.read_timeout_s,
             clock=self._clock,
@@ -81,7 +82,8 @@ class DecideFn(beam.DoFn):  # type: ignore[misc]
                 yield WindowedValue(outcome, *self._context.popleft())
         except EngineError:
             self._abandon()
-            discard(self._config)
+            if self._ready is not None:
+                discard(self._config, self._ready.engine)
             raise
 
     def _abandon(self) -> None:

@@ -58,12 +58,18 @@ def open_engine(config: EngineConfig) -> Engine:
     return VllmEngine(config)
 
 
-def discard(config: EngineConfig) -> None:
-    """Close and forget the engine of this configuration, so that the next `engine_for` loads a new one."""
+def discard(config: EngineConfig, engine: Engine | None = None) -> None:
+    """Close and forget the engine of this configuration, so that the next `engine_for` loads a new one.
+
+    Args:
+        engine: the one that failed; when another thread has replaced it already, the new one stays.
+    """
     with _lock:
         loading = _engines.get(config.config_hash)
         if loading is None or not loading.done():
             return  # being loaded by someone: not dead
+        if engine is not None and loading.result() is not engine:
+            return
         del _engines[config.config_hash]
     loading.result().close()
 

@@ -146,6 +146,29 @@ def test_a_dead_engine_fails_the_bundle_and_the_next_attempt_has_a_new_one(
     assert len(loaded) == 2
 
 
+def test_two_threads_that_see_one_engine_die_load_one_new_one(
+    instant_config: EngineConfig, engines: LoadEngines
+) -> None:
+    loaded: Any = engines(after_the_proof(HeldEngine))
+    one, other = DecideFn(SCHEMA, instant_config), DecideFn(SCHEMA, instant_config)
+    for number, fn in enumerate((one, other)):
+        fn.setup()
+        fn.start_bundle()
+        assert emitted(fn.process(example_record("x", number), 0, GlobalWindow())) == []
+    loaded[0].fail(EngineError("it died"))
+    with pytest.raises(EngineError, match="it died"):
+        emitted(one.finish_bundle())
+    one.start_bundle()
+    with pytest.raises(EngineError, match="it died"):
+        emitted(other.finish_bundle())
+    other.start_bundle()
+    for fn in (one, other):
+        assert emitted(fn.process(example_record("x", 9), 0, GlobalWindow())) == []
+    loaded[1].finish(2)
+    assert len(emitted(one.finish_bundle())) == len(emitted(other.finish_bundle())) == 1
+    assert len(loaded) == 2
+
+
 def test_a_bundle_that_was_given_up_leaves_nothing_to_the_next(
     instant_config: EngineConfig, engines: LoadEngines
 ) -> None:

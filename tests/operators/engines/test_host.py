@@ -96,6 +96,17 @@ def test_a_discarded_engine_is_closed_and_loaded_anew() -> None:
     assert host.engine_for(CONFIG, lambda _: InstantEngine()) is not dead
 
 
+def test_an_engine_that_was_replaced_already_does_not_take_the_new_one_with_it() -> None:
+    """Two threads see one engine die; the slower one must not close what the faster one has loaded."""
+    dead, sound = Closing(), Closing()
+    host.engine_for(CONFIG, lambda _: dead)
+    host.discard(CONFIG, dead)
+    assert host.engine_for(CONFIG, lambda _: sound) is sound
+    host.discard(CONFIG, dead)
+    assert (dead.closed, sound.closed) == (1, 0)
+    assert host.engine_for(CONFIG) is sound
+
+
 def test_discarding_what_was_never_loaded_does_nothing() -> None:
     host.discard(CONFIG)
 
