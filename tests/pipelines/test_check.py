@@ -1,0 +1,170 @@
+"""`slotstream check`: one line a finding, an error for everything that would stop a run, and nothing is written."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from slotstream.operators.finding import Finding
+from slotstream.pipelines.check import findings, line_of
+from slotstream.pipelines.check_avro import lacks
+from slotstream.schemas.avro import parse_writer_schema
+from tests.pipelines.conftest import StreamFactory
+from tests.pipelines.stream import COMMAND, QUESTIONS, Stream
+from tests.tiny_tokenizer import tiny_tokenizer, write_tiny_tokenizer
+
+
+def checked(it: Stream, *arguments: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [str(COMMAND), "check", "--config", str(it.config_file), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stdout
+
+
+def errors(it: Stream) -> list[str]:
+    return [line_of(finding) for finding in findings(it.config_file) if finding.level == "error"]
+
+
+def test_a_line_names_level_subject_message_and_advice() -> None:
+    assert line_of(Finding("warning", "topic t", "is\nodd", "mend it")) == "warn   topic t: is odd; mend it"
+    assert line_of(Finding("ok", "topic t", "input")) == "ok     topic t: input"
+
+
+@pytest.mark.broker
+def test_a_sound_configuration_has_no_error_and_exit_code_0(stream: StreamFactory) -> None:
+    code, told = checked(stream(), "--engine")
+    assert code == 0, told
+    lines = told.splitlines()
+    assert all(line.split()[0] in ("ok", "warn") for line in lines)
+    for subject in (
+        "configuration:",
+        "decision schema:",
+        "model card:",
+        "marks:",
+        "prompt:",
+        "values:",
+        "topic ",
+        "engine:",
+    ):
+        assert any(subject in line for line in lines), f"{subject} is missing in\n{told}"
+    assert "two probe reads differ by 0 in probability" in told
+
+
+@pytest.mark.broker
+def test_missing_topics_are_errors_with_the_command_that_makes_them_and_exit_code_1(stream: StreamFactory) -> None:
+    it = stream()
+    it.config_file.write_text(it.config_file.read_text().replace(it.names["review"], "no-such-topic"))
+    code, told = checked(it)
+    assert code == 1
+    assert "error  topic no-such-topic: the output topic of review does not exist; create it: kafka-topics.sh" in told
+
+
+def test_a_wrong_configuration_is_the_only_finding(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("input: {}")
+    (finding,) = findings(tmp_path / "bad.yaml")
+    assert (finding.level, finding.subject) == ("error", "configuration")
+
+
+@pytest.mark.broker
+def test_each_fault_is_an_error_and_the_rest_is_still_checked(stream: StreamFactory) -> None:
+    it = stream()
+    folder = it.folder
+
+    questions = json.loads(json.dumps(QUESTIONS))
+    questions["questions"]["kind"]["criteria"] = [f"option {n}" for n in range(60)]
+    (folder / "questions.yaml").write_text(yaml.safe_dump(questions))
+    write_tiny_tokenizer(folder / "model", tiny_tokenizer(pairs=0))
+    assert any("marks: question 'kind' needs 60 marks" in line for line in errors(it))
+
+    (folder / "questions.yaml").write_text("questions: {}")
+    (error,) = errors(it)
+    assert "decision schema" in error
+
+    (folder / "questions.yaml").write_text(yaml.safe_dump(QUESTIONS))
+    (folder / "model" / "tokenizer.json").unlink()
+    (error,) = errors(it)
+    assert "its tokenizer cannot be loaded" in error
+
+    write_tiny_tokenizer(folder / "model")
+    card = {"style": "compact", "plan_hashes": ["0" * 16], "schema_name": "other", "schema_version": "1"}
+    (folder / "model" / "slotstream.json").write_text(json.dumps(card))
+    (error,) = errors(it)
+    assert "was trained on decision schema 'other'" in error
+
+
+@pytest.mark.broker
+def test_a_broker_that_does_not_answer_is_an_error(stream: StreamFactory) -> None:
+    it = stream(settings={"kafka.connect_timeout_ms": 1_000})
+    it.config_file.write_text(it.config_file.read_text().replace(it.kafka.bootstrap_servers, "127.0.0.1:1"))
+    (error,) = errors(it)
+    assert error.startswith("error  topics: looking at the topics on 127.0.0.1:1")
+
+
+SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "Ticket",
+    "fields": [{"name": "text", "type": "string"}, {"name": "id", "type": "long"}],
+}
+
+
+def put(url: str, subject: str, schema: dict[str, Any]) -> None:
+    httpx.post(f"{url}/subjects/{subject}/versions", json={"schema": json.dumps(schema)}).raise_for_status()
+
+
+@pytest.mark.broker
+@pytest.mark.registry
+def test_avro_schemas_are_checked_without_registering_anything(stream: StreamFactory, schema_registry: str) -> None:
+    it = stream(settings={"input.format": "avro", "registry.urls": [schema_registry]})
+    levels = {finding.subject: finding for finding in findings(it.config_file)}
+    assert levels[f"subject {it.names['in']}-value"].level == "warning"
+
+    put(schema_registry, f"{it.names['in']}-value", SCHEMA)
+    assert errors(it) == []
+    told = [line_of(finding) for finding in findings(it.config_file)]
+    assert any(f"subject {it.names['decided']}-value: takes Ticket with" in line for line in told)
+    assert httpx.get(f"{schema_registry}/subjects/{it.names['decided']}-value/versions").status_code == 404
+
+    put(schema_registry, f"{it.names['review']}-value", {**SCHEMA, "fields": [{"name": "other", "type": "bytes"}]})
+    (error,) = errors(it)
+    assert f"subject {it.names['review']}-value: the registry would refuse the output schema" in error
+
+    put(schema_registry, f"{it.names['in']}-value", {**SCHEMA, "fields": [{"name": "id", "type": "long"}]})
+    assert any("has no field 'text', which the decision schema's state needs" in line for line in errors(it))
+
+
+@pytest.mark.broker
+def test_a_registry_that_does_not_answer_is_an_error(stream: StreamFactory) -> None:
+    it = stream(settings={"input.format": "avro", "registry.urls": ["http://127.0.0.1:1"]})
+    (error,) = errors(it)
+    assert error.startswith("error  schema registry: ")
+
+
+@pytest.mark.parametrize(
+    ("path", "missing"),
+    [
+        ("text", False),
+        ("who.name", False),
+        ("who.age", True),
+        ("tags.anything", False),
+        ("text.more", True),
+        ("x", True),
+    ],
+)
+def test_a_field_is_looked_for_through_records_unions_and_maps(path: str, missing: bool) -> None:
+    inner = {"type": "record", "name": "Who", "fields": [{"name": "name", "type": "string"}]}
+    fields = [
+        {"name": "text", "type": ["null", "string"]},
+        {"name": "who", "type": ["null", inner]},
+        {"name": "tags", "type": {"type": "map", "values": "string"}},
+    ]
+    writer = parse_writer_schema(json.dumps({"type": "record", "name": "T", "fields": fields}))
+    assert lacks(writer.root, path.split(".")) == missing
