@@ -1,8 +1,9 @@
 """A vLLM plugin that lets an engine process end with the process that uses it.
 
-vLLM's engine process outlives a parent that is killed (SIGKILL, out of memory): it keeps its memory, on a GPU all of it,
-and the restarted worker finds none. vLLM calls this function in every process of its own (entry point group
-`vllm.general_plugins`, see setup.py); it acts only in a child of the process that slotstream named in the environment.
+vLLM's engine process outlives a parent that is killed (SIGKILL, out of memory): it keeps its memory, on a GPU nearly
+all there is, and the restarted worker finds none. vLLM calls this function in every process of its own (entry point
+group `vllm.general_plugins`, see setup.py); it acts only in a child of the process that slotstream named in the
+environment.
 """
 
 import ctypes

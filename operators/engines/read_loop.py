@@ -142,7 +142,9 @@ class ReadLoop:
             if request is None:
                 if reading := self._reading.get(future):
                     reading.cancel()
-            elif not future.cancelled():
+            elif future.cancelled():
+                future.set_running_or_notify_cancel()  # who waits for it with others hears of it only now
+            else:
                 task = asyncio.ensure_future(self._reader.read(request), loop=self._loop)
                 self._reading[future] = task
                 task.add_done_callback(partial(self._settle, future))

@@ -7,9 +7,10 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import DiffusionGemmaConfig, DiffusionGemmaForBlockDiffusion, PreTrainedTokenizerFast
 
-__all__ = ["VOCAB_SIZE", "write_tiny_checkpoint"]
+__all__ = ["SLIDING_WINDOW", "VOCAB_SIZE", "write_tiny_checkpoint"]
 
 VOCAB_SIZE = 640
+SLIDING_WINDOW = 96
 _SPECIAL = [
     "<pad>",
     "<eos>",
@@ -33,7 +34,7 @@ _TEXT = {
     "num_key_value_heads": 1,
     "head_dim": 64,
     "global_head_dim": 64,
-    "sliding_window": 64,
+    "sliding_window": SLIDING_WINDOW,
     "num_experts": 4,
     "top_k_experts": 2,
     "moe_intermediate_size": 64,
@@ -48,6 +49,7 @@ _VISION = {
     "num_attention_heads": 2,
     "num_key_value_heads": 2,
     "head_dim": 32,
+    "position_embedding_size": 64,
 }
 _GENERATION = {
     "bos_token_id": 2,
@@ -62,7 +64,7 @@ _GENERATION = {
 }
 
 
-def write_tiny_checkpoint(folder: Path, *, seed: int = 0, sliding_window: int = 64, canvas_length: int = 32) -> Path:
+def write_tiny_checkpoint(folder: Path, *, seed: int = 0, canvas_length: int = 32) -> Path:
     """Write configuration, tokenizer and float32 safetensors; returns `folder`.
 
     Matrices are scaled by their fan-in, so that activations and distributions have a natural size: with the library's
@@ -71,7 +73,7 @@ def write_tiny_checkpoint(folder: Path, *, seed: int = 0, sliding_window: int = 
     """
     folder.mkdir(parents=True, exist_ok=True)
     config = DiffusionGemmaConfig(
-        text_config={**_TEXT, "sliding_window": sliding_window},
+        text_config=_TEXT,
         vision_config=_VISION,
         canvas_length=canvas_length,
         image_token_id=8,
