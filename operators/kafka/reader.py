@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.errors import (
     CorruptRecordError,
     LogTruncationError,
@@ -66,13 +65,14 @@ class TopicReader:
                 seed_group(admin, source, topics[source.topic])
             finally:
                 admin.close()
+            self.rebalance = Rebalance(self.ledger.in_flight, source.release_wait_ms)
             consumer = KafkaConsumer(
                 group_id=source.group,
                 enable_auto_commit=False,
                 isolation_level="read_committed",
                 auto_offset_reset="none",
                 allow_auto_create_topics=False,
-                partition_assignment_strategy=[CooperativeStickyAssignor],
+                partition_assignment_strategy=[self.rebalance.assignor],
                 session_timeout_ms=source.session_timeout_ms,
                 heartbeat_interval_ms=max(200, source.session_timeout_ms // 10),
                 max_poll_interval_ms=source.max_poll_interval_ms,
@@ -80,7 +80,6 @@ class TopicReader:
                 max_partition_fetch_bytes=source.max_partition_fetch_bytes,
                 **self._kafka.client_arguments("reader"),
             )
-            self.rebalance = Rebalance(self.ledger.in_flight, source.release_wait_ms)
             consumer.subscribe(topics=sorted(topics), listener=self.rebalance)
             consumer.topics()  # a join before the first metadata would assign nothing, and need another one
         self._topic_ids = {name: topic.id for name, topic in topics.items()}

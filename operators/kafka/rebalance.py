@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.future import Future
 from kafka.structs import TopicPartition
 
@@ -27,6 +28,8 @@ class Rebalance(AsyncConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(self, in_flight: Callable[[], Partitions], wait_ms: int) -> None:
         self._in_flight = in_flight
         self._wait_ms = wait_ms
+        self.assignor = CooperativeStickyAssignor()
+        """The group's way to share partitions; it tells the others what this member owns."""
         self._lock = threading.Lock()
         self._gained: set[TopicPartition] = set()
         self._left: set[TopicPartition] = set()
@@ -73,6 +76,8 @@ class Rebalance(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             self._left |= revoked
 
     async def on_partitions_lost(self, lost: set[TopicPartition]) -> None:
+        # kafka-python 3.0.12 would claim them at the next join, and get them while their new owner still has them.
+        self.assignor.member_assignment = None
         with self._lock:
             self._gained -= lost
             self._left |= lost

@@ -26,6 +26,13 @@ def kafka(kafka_broker: LocalBroker) -> KafkaConfig:
 
 
 @pytest.fixture
+def apache_kafka(kafka_broker: LocalBroker) -> None:
+    """Skips what noida-db cannot do."""
+    if kafka_broker.kind != "apache":
+        pytest.skip("noida-db lacks topic ids, limits and some topic settings, and its groups do not rebalance soundly")
+
+
+@pytest.fixture
 def producer(kafka_broker: LocalBroker) -> Iterator[Any]:
     """A plain kafka-python producer that takes 20 MB records and refuses nothing itself."""
     producer = KafkaProducer(

@@ -20,7 +20,7 @@ def main(bootstrap: str, topic: str, decided: str, review: str, dead: str) -> No
     sink = SinkConfig(decided=decided, review=review, dead=dead)
     stamp = Stamp("cafe", "labels", "0.1.0")
     session = session_for(kafka, source)
-    while not session.wait(1_000):
+    while session.wait(1_000) < 20:
         pass
     messages = session.take(20)
     write = WriteFn(kafka, source, sink, stamp, fenced=True)

@@ -23,7 +23,7 @@ from tests.conftest import TopicFactory
 from tests.operators.kafka.conftest import MemberFactory
 from tests.operators.kafka.traffic import STAMP, Copying, fill, take_all, until, values
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("apache_kafka")]
 PARTITIONS = 4
 
 
@@ -153,9 +153,10 @@ def test_a_process_that_was_stopped_too_long_writes_nothing_and_joins_again(
     fill(producer, source, 40, partitions=PARTITIONS)
     script = Path(__file__).with_name("stopped_member.py")
     command = [sys.executable, str(script), kafka_broker.bootstrap, source, sink.decided, sink.review, sink.dead]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as stopped:
-        assert stopped.stdin is not None
-        assert stopped.stdout is not None
+    stopped = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert stopped.stdin is not None
+    assert stopped.stdout is not None
+    try:
         assert stopped.stdout.readline() == "took 20\n"
         stopped.send_signal(signal.SIGSTOP)
         with Copying(member(source), writers) as other:
@@ -166,6 +167,9 @@ def test_a_process_that_was_stopped_too_long_writes_nothing_and_joins_again(
             assert stopped.stdout.readline().startswith("refused itself: no")
             assert stopped.stdout.readline() == "member again\n"
             assert stopped.wait(timeout=20) == 0
+    finally:
+        stopped.kill()
+        stopped.communicate()
     found = audited()
     assert (found.read, found.sound, found.copies) == (40, True, 0)
 
@@ -180,8 +184,6 @@ def test_a_broker_that_is_killed_and_restarted_costs_time_and_no_record(
     writers: Callable[[], BatchWriter],
     audited: Callable[[], Audit],
 ) -> None:
-    if not kafka_broker.durable:
-        pytest.skip("noida-db loses the last second of acknowledged records when it is killed")
     fill(producer, source, 2_000, partitions=PARTITIONS)
     with Copying(member(source), writers) as one:
         until(lambda: one.copied >= 200)

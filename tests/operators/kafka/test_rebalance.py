@@ -71,6 +71,14 @@ def test_a_lost_partition_is_dropped_at_once() -> None:
     assert sets(rebalance.moved()) == ([], [P0])
 
 
+def test_a_lost_partition_is_not_claimed_at_the_next_join() -> None:
+    rebalance = Rebalance(Flight(), LONG_MS)
+    rebalance.assignor.member_assignment = [P0]
+    assert rebalance.assignor.metadata({"in"}).owned_partitions
+    step(rebalance.on_partitions_lost({P0}))
+    assert not rebalance.assignor.metadata({"in"}).owned_partitions
+
+
 def test_a_partition_that_was_lost_and_came_back_is_both() -> None:
     rebalance = Rebalance(Flight(), LONG_MS)
     step(rebalance.on_partitions_lost({P0}))

@@ -27,6 +27,7 @@ def test_sound_topics_pass_and_missing_ones_are_named(kafka: KafkaConfig, topic:
     )
 
 
+@pytest.mark.usefixtures("apache_kafka")
 def test_the_brokers_own_settings_are_judged(kafka: KafkaConfig, topic: TopicFactory, producer: Any) -> None:
     source = SourceConfig(topic=topic("in"), group="g")
     producer.send(source.topic, b"x", timestamp_ms=1_000).get(10)

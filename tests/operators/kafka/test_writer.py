@@ -113,6 +113,7 @@ def test_a_producer_that_a_refusal_killed_is_renewed_for_the_next_batch(
     assert shared.generation == 3
 
 
+@pytest.mark.usefixtures("apache_kafka")
 def test_a_time_stamp_out_of_range_goes_to_dead_with_its_own_code(
     kafka: KafkaConfig, topic: TopicFactory, sink: SinkConfig, producers: MakeProducers
 ) -> None:
@@ -211,6 +212,7 @@ def test_other_partition_counts_place_by_key_and_say_so_once(
     assert caplog.text.count("order holds per key only") == 1
 
 
+@pytest.mark.usefixtures("apache_kafka")
 def test_a_topic_that_is_missing_fails_the_batch(topic: TopicFactory, producers: MakeProducers) -> None:
     source = topic("in")
     sink = SinkConfig(decided="missing-1", review="missing-2", dead="missing-3", delivery_timeout_ms=5_000)
