@@ -7,7 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from kafka.errors import AuthorizationError, KafkaConfigurationError, KafkaError, SaslAuthenticationFailedError
+from kafka.errors import (
+    AuthorizationError,
+    KafkaConfigurationError,
+    KafkaError,
+    KafkaTimeoutError,
+    SaslAuthenticationFailedError,
+)
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from slotstream.operators.kafka.headers import PREFIX
@@ -137,7 +143,10 @@ def broker_errors(doing: str) -> Iterator[None]:
 
 
 def _told(error: KafkaError) -> str:
-    return f"{type(error).__name__}: {error}"
+    told = f"{type(error).__name__}: {error}"
+    if isinstance(error, KafkaTimeoutError) and "bootstrap" in told:  # kafka-python tells no more than that
+        told += ". Is a broker there? It also hangs up when security_protocol, TLS files or login are wrong: check them"
+    return told
 
 
 def warn_without_crc32c() -> bool:
