@@ -70,7 +70,7 @@ class ReadPlan:
 
     state_budget: the most tokens a state may have.
     hash: of everything that is asked, in which style (a checkpoint's card lists the hashes it was trained on).
-    prompt_hash: of the token ids around the state; stands on every record.
+    prompt_hash: of the token ids around the state and of the marks that are read; stands on every record.
     """
 
     schema: DecisionSchema
@@ -174,7 +174,7 @@ def compile_plan(
             f"decision schema {schema.name!r} takes {taken} tokens before any record text and the engine serves "
             f"{max_model_len}; raise engine.max_model_len or shorten the questions"
         )
-    shown = [[p.prefix_ids, p.suffix_ids, [(c.ids, c.positions) for c in p.canvases]] for p in prompts]
+    asked = [[p.prefix_ids, p.suffix_ids, [(c.ids, c.positions, c.mark_ids) for c in p.canvases]] for p in prompts]
     return ReadPlan(
         schema=schema,
         style=style,
@@ -182,7 +182,7 @@ def compile_plan(
         state_budget=budget,
         vocab_size=vocab_size,
         hash=plan_hash(schema, style),
-        prompt_hash=hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:16],
+        prompt_hash=hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16],
         _tokenizer=tokenizer,
     )
 
