@@ -31,6 +31,8 @@ class Ledger:
         self._lock = threading.RLock()
         self._places: dict[TopicPartition, _Place] = {}
         self._ready: deque[tuple[TopicPartition, int, Message]] = deque()
+        self.ready_bytes = 0
+        """Size of the keys and values that are ready to take."""
 
     def __len__(self) -> int:
         """Records ready to take."""
@@ -48,6 +50,7 @@ class Ledger:
             if (place := self._places.get(at)) is None:
                 return
             self._ready.extend((at, offset, message) for offset, message in records)
+            self.ready_bytes += sum(_size(message) for _, message in records)
             place.ready += len(records)
             place.fetched = position
 
@@ -60,6 +63,7 @@ class Ledger:
                 place = self._places[at]
                 place.ready -= 1
                 place.taken = offset + 1
+                self.ready_bytes -= _size(message)
                 taken.append(message)
             return taken
 
@@ -127,3 +131,8 @@ class Ledger:
             gone = {at for at in partitions if self._places.pop(at, None) is not None}
             if gone:
                 self._ready = deque(entry for entry in self._ready if entry[0] not in gone)
+                self.ready_bytes = sum(_size(message) for _, _, message in self._ready)
+
+
+def _size(message: Message) -> int:
+    return len(message.key or b"") + len(message.value or b"")

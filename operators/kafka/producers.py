@@ -151,7 +151,10 @@ _producers_lock = threading.Lock()
 def producers_for(kafka: KafkaConfig, sink: SinkConfig) -> Producers:
     """This process's only producers of that configuration: runners make and drop DoFns as they like."""
     with _producers_lock:
-        return _producers.setdefault((kafka, sink), Producers(kafka, sink))
+        known = _producers.get((kafka, sink))
+        if known is None:
+            known = _producers[kafka, sink] = Producers(kafka, sink)
+        return known
 
 
 def close_producers() -> None:

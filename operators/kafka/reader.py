@@ -111,8 +111,9 @@ class TopicReader:
         """One poll; returns how many records came.
 
         Raises:
-            ConfigError: a topic was deleted and made again, and `on_topic_recreated` is `stop`.
-            BrokerError: Kafka fails, a committed offset is no longer in the log, or a batch is corrupt.
+            ConfigError: a topic was deleted and made again, or a committed offset is no longer in the log, and the
+                setting for that is `stop`: no retry would help.
+            BrokerError: Kafka fails, or a batch is corrupt.
         """
         polled: dict[TopicPartition, list[Any]] = {}
         try:
@@ -261,7 +262,7 @@ class TopicReader:
             self._settle_partitions()  # a topic that was made again looks like this, too, and has the better message
             if self._source.on_out_of_range == "stop":
                 places = ", ".join(f"{at.topic}[{at.partition}]" for at in gone)
-                raise BrokerError(
+                raise ConfigError(
                     f"group {self._source.group}: the committed offset of {places} is no longer in the log (retention "
                     "or lost data). Set on_out_of_range to earliest (reads what is left) or latest (skips it)"
                 ) from error

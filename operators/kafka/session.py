@@ -61,8 +61,9 @@ class ConsumerSession:
         Returns how many records are ready to `take`; 0 also while the group is still rebalancing.
 
         Raises:
-            ConfigError: the topic was deleted and made again, and `on_topic_recreated` is `stop`.
-            BrokerError: Kafka fails, a committed offset is no longer in the log, or a batch is corrupt.
+            ConfigError: the topic was deleted and made again, or a committed offset is no longer in the log, and the
+                setting for that is `stop`: no retry would help.
+            BrokerError: Kafka fails, or a batch is corrupt.
         """
         self.start()
         deadline = self._clock() + max_wait_ms / 1000
@@ -71,7 +72,7 @@ class ConsumerSession:
             left_ms = max(0, int((deadline - self._clock()) * 1000))
             got = self._reader.poll(min(left_ms, TOP_UP_MS) if self._ready() else left_ms, self._room())
             if ready := self._ready():
-                if not got or ready >= self._source.max_buffered_records or self._clock() >= top_up_until:
+                if not got or self._room() == 1 or self._clock() >= top_up_until:
                     return ready
             elif self._clock() >= deadline:
                 if self._reader.joined:
@@ -148,6 +149,9 @@ class ConsumerSession:
         return len(self._ledger) if self._reader.joined else 0
 
     def _room(self) -> int:
+        """How many records the next poll may bring; never 0, because polling is also how a member says that it lives."""
+        if self._ledger.ready_bytes >= self._source.max_buffered_bytes:
+            return 1
         return max(1, self._source.max_buffered_records - len(self._ledger))
 
 
@@ -158,7 +162,10 @@ _sessions_lock = threading.Lock()
 def session_for(kafka: KafkaConfig, source: SourceConfig) -> ConsumerSession:
     """This process's only session of that configuration: runners make and drop DoFns as they like."""
     with _sessions_lock:
-        return _sessions.setdefault((kafka, source), ConsumerSession(kafka, source))
+        known = _sessions.get((kafka, source))
+        if known is None:
+            known = _sessions[kafka, source] = ConsumerSession(kafka, source)
+        return known
 
 
 def close_sessions() -> None:

@@ -55,6 +55,9 @@ class SourceConfig(BaseModel):
     )
     metadata_max_age_ms: int = Field(default=30_000, ge=1_000, description="New partitions are seen after so long.")
     max_buffered_records: int = Field(default=5_000, ge=1, description="Records held ready between two batches.")
+    max_buffered_bytes: int = Field(
+        default=67_108_864, ge=1, description="Size of the records held ready; at least one is held, however large."
+    )
     max_partition_fetch_bytes: int = Field(
         default=1_048_576,
         ge=1_024,

@@ -5,8 +5,8 @@ from apache_beam.metrics import Metrics
 
 from slotstream.operators.kafka.connection import KafkaConfig
 from slotstream.operators.kafka.headers import Stamp
-from slotstream.operators.kafka.producers import producers_for
-from slotstream.operators.kafka.session import session_for
+from slotstream.operators.kafka.producers import Producers, producers_for
+from slotstream.operators.kafka.session import ConsumerSession, session_for
 from slotstream.operators.kafka.sink import Outgoing, SinkConfig
 from slotstream.operators.kafka.source import SourceConfig
 from slotstream.operators.kafka.writer import BatchWriter
@@ -30,6 +30,8 @@ class WriteFn(beam.DoFn):  # type: ignore[misc]
         self._sink = sink
         self._stamp = stamp
         self._fenced = fenced
+        self._producers: Producers
+        self._session: ConsumerSession | None
         self._writer: BatchWriter | None = None
         self._counters = {
             name: Metrics.counter("slotstream", counter)
@@ -44,8 +46,9 @@ class WriteFn(beam.DoFn):  # type: ignore[misc]
         }
 
     def start_bundle(self) -> None:
-        producers = producers_for(self._kafka, self._sink)
-        self._writer = BatchWriter(producers, self._sink, self._stamp, self._source.topic)
+        self._producers = producers_for(self._kafka, self._sink)
+        self._session = session_for(self._kafka, self._source) if self._fenced else None
+        self._writer = BatchWriter(self._producers, self._sink, self._stamp, self._source.topic)
 
     def process(self, element: Outgoing) -> None:
         assert self._writer is not None
@@ -61,12 +64,12 @@ class WriteFn(beam.DoFn):  # type: ignore[misc]
             self._counters[name].inc(count)
 
     def _check_member(self) -> None:
-        if not self._fenced:
+        if self._session is None:
             return
         try:
-            session_for(self._kafka, self._source).check_member()
+            self._session.check_member()
         except BrokerError:
-            producers_for(self._kafka, self._sink).close()  # what is not sent yet stays unsent
+            self._producers.close()  # what is not sent yet stays unsent
             raise
 
 

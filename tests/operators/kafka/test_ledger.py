@@ -92,6 +92,18 @@ def test_records_of_a_partition_that_is_not_open_are_ignored() -> None:
     assert len(ledger) == 0
 
 
+def test_the_size_of_what_is_ready_is_known() -> None:
+    ledger = opened(P0, P1)
+    message = Message(Origin("in", "u", 0, 0), 0, 0, b"12", b"345")
+    ledger.add(P0, [(0, message), (1, message)], 2)
+    ledger.add(P1, [(0, message)], 1)
+    assert ledger.ready_bytes == 15
+    ledger.take(1)
+    assert ledger.ready_bytes == 10
+    ledger.forget([P0])
+    assert ledger.ready_bytes == 5
+
+
 def test_opening_again_drops_what_was_there() -> None:
     ledger = opened(P0)
     ledger.add(P0, records(P0, 0, 1), 2)

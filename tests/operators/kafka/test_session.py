@@ -188,7 +188,7 @@ def test_an_offset_that_left_the_log_stops_with_what_to_do(
     first.commit(first.positions())
     first.close()
     admin.delete_records({TopicPartition(name, 0): 12})
-    with pytest.raises(BrokerError, match=r"no longer in the log.*on_out_of_range"):
+    with pytest.raises(ConfigError, match=r"no longer in the log.*on_out_of_range"):
         take_all(stopped := member(name), 1)
     stopped.close()
     assert values(take_all(member(name, on_out_of_range="earliest"), 8)) == list(range(12, 20))
@@ -355,3 +355,18 @@ def test_nothing_is_handed_out_twice_when_little_fits_in_the_buffer(
         assert 0 < len(got) <= 3 or not session.assigned
         messages += got
     assert sorted(values(messages)) == list(range(100))
+
+
+def test_large_records_are_held_ready_only_up_to_a_size(
+    topic: TopicFactory, producer: Any, member: MemberFactory
+) -> None:
+    name = topic(configs={"max.message.bytes": "20000000"})
+    for _ in range(20):
+        producer.send(name, b"x" * 1_000_000).get(10)
+    session = member(name, max_buffered_bytes=3_000_000)
+    held: list[int] = []
+    while sum(held) < 20:
+        until(lambda: session.wait(200))
+        held.append(len(session.take(100)))
+        session.commit(session.positions())
+    assert max(held) <= 5
