@@ -149,7 +149,7 @@ class ConsumerSession:
         return len(self._ledger) if self._reader.joined else 0
 
     def _room(self) -> int:
-        """How many records the next poll may bring; never 0, because polling is also how a member says that it lives."""
+        """How many records the next poll may bring; never 0, because polling is how a member says that it lives."""
         if self._ledger.ready_bytes >= self._source.max_buffered_bytes:
             return 1
         return max(1, self._source.max_buffered_records - len(self._ledger))
