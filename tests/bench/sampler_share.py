@@ -31,7 +31,7 @@ def measure(model: str | None) -> dict[str, Any]:
     """Time reads of the demo's first messages, all in flight at once, after the same reads as a warm-up."""
     config = EngineConfig(model=model)
     facts = model_facts(config)
-    version, on_cpu = installed_vllm()
+    _, on_cpu = installed_vllm()
     prepare_environment(on_cpu=on_cpu, offline=facts.local, start_timeout_s=config.start_timeout_s)
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     from vllm import LLM, SamplingParams, TokensPrompt
