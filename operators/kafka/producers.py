@@ -8,7 +8,8 @@ their own without idempotence, which outlives a refusal.
 
 import logging
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaProducer
@@ -22,6 +23,8 @@ from slotstream.operators.kafka.sink import SinkConfig
 __all__ = ["NULL", "Producers", "close_producers", "producers_for"]
 
 logger = logging.getLogger(__name__)
+
+LIMITS_AGE_S = 60.0
 
 NULL = object()
 """Send it as the value for a null value: kafka-python refuses None when the key is None, too."""
@@ -39,13 +42,15 @@ class Producers:
     thread was quicker.
     """
 
-    def __init__(self, kafka: KafkaConfig, sink: SinkConfig) -> None:
+    def __init__(self, kafka: KafkaConfig, sink: SinkConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self._kafka = kafka
         self._sink = sink
+        self._clock = clock
         self._lock = threading.RLock()
         self._ordered: Any = None
         self._careful: Any = None
         self._limits: dict[str, int] | None = None
+        self._limits_asked_at = 0.0
         self.generation = 0
 
     @property
@@ -66,10 +71,11 @@ class Producers:
 
     @property
     def limits(self) -> Mapping[str, int]:
-        """max.message.bytes of each output topic, asked once; empty where the broker does not say."""
+        """max.message.bytes of each output topic, asked once a minute; empty where the broker does not say."""
         with self._lock:
-            if self._limits is None:
-                self._limits = self._ask_limits()
+            now = self._clock()
+            if self._limits is None or now - self._limits_asked_at > LIMITS_AGE_S:
+                self._limits, self._limits_asked_at = self._ask_limits(), now
             return self._limits
 
     def renew(self, generation: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from kafka import KafkaAdminClient, KafkaConsumer
 from kafka.errors import (
     CorruptRecordError,
+    KafkaTimeoutError,
     LogTruncationError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
@@ -81,7 +82,13 @@ class TopicReader:
                 **self._kafka.client_arguments("reader"),
             )
             consumer.subscribe(topics=sorted(topics), listener=self.rebalance)
-            consumer.topics()  # a join before the first metadata would assign nothing, and need another one
+            # A join before the topics' first metadata would assign nothing, and need another one.
+            until = time.monotonic() + self._kafka.request_timeout_ms / 1000
+            while any(consumer._cluster.partitions_for_topic(name) is None for name in topics):
+                if time.monotonic() > until:
+                    consumer.close(autocommit=False, timeout_ms=1_000)
+                    raise KafkaTimeoutError(f"no metadata of {', '.join(topics)}")
+                time.sleep(0.01)
         self._topic_ids = {name: topic.id for name, topic in topics.items()}
         self._consumer = consumer
 

@@ -21,7 +21,7 @@ from slotstream.operators.kafka.source import SourceConfig
 from slotstream.operators.kafka.writer import BatchWriter
 from tests.conftest import TopicFactory
 from tests.operators.kafka.conftest import MemberFactory
-from tests.operators.kafka.traffic import STAMP, Copying, fill, take_all, until, values
+from tests.operators.kafka.traffic import STAMP, Copying, fill, in_order, take_all, until, values
 
 pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("apache_kafka")]
 PARTITIONS = 4
@@ -177,7 +177,9 @@ def test_a_process_that_was_stopped_too_long_writes_nothing_and_joins_again(
 @pytest.mark.slow
 def test_a_broker_that_is_killed_and_restarted_costs_time_and_no_record(
     *,
+    kafka: KafkaConfig,
     source: str,
+    sink: SinkConfig,
     producer: Any,
     kafka_broker: LocalBroker,
     member: MemberFactory,
@@ -194,6 +196,7 @@ def test_a_broker_that_is_killed_and_restarted_costs_time_and_no_record(
     found = audited()
     assert found.sound
     assert found.folded == 2_000
+    assert in_order(kafka, sink.decided)
 
 
 def test_a_member_that_dies_without_a_word_leaves_its_records_to_the_others(

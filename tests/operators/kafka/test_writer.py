@@ -8,8 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import InvalidRecordError, InvalidTimestampError, MessageSizeTooLargeError
 
+from deploy.local.broker import LocalBroker
 from slotstream.operators.kafka.connection import KafkaConfig
 from slotstream.operators.kafka.dead_letter import dead_letter
 from slotstream.operators.kafka.header_keys import RawHeaderKey
@@ -146,6 +149,26 @@ def test_a_record_without_a_key_on_a_compacted_topic_goes_to_dead(
     (letter,) = read_all(kafka, sink.dead)
     assert header_value(tuple(letter.headers), "slotstream.error.code") == "record_refused"
     assert len(read_all(kafka, compacted)) == 4
+
+
+def test_a_limit_that_was_raised_is_noticed(
+    kafka: KafkaConfig, topic: TopicFactory, sink: SinkConfig, kafka_broker: LocalBroker
+) -> None:
+    source, now = topic("in", partitions=2), [0.0]
+    shared = Producers(kafka, sink, clock=lambda: now[0])
+    try:
+        for offset in range(2):
+            writer = BatchWriter(shared, sink, STAMP, source)
+            writer.send(decided(message(offset, b"x" * 5_000)))
+            writer.flush()
+            with KafkaAdminClient(bootstrap_servers=kafka_broker.bootstrap) as admin:
+                raised = ConfigResource(ConfigResourceType.TOPIC, sink.decided, {"max.message.bytes": "1000000"})
+                admin.alter_configs([raised])
+            now[0] += 61
+    finally:
+        shared.close()
+    assert [offset for _, offset in written(kafka, sink.decided)] == [1]
+    assert [offset for _, offset in written(kafka, sink.dead)] == [0]
 
 
 def test_a_letter_too_large_for_dead_goes_without_its_value(

@@ -8,7 +8,7 @@ from typing import Any, Self
 from kafka.structs import TopicPartition
 
 from slotstream.operators.kafka.connection import KafkaConfig
-from slotstream.operators.kafka.headers import Stamp, decision_headers
+from slotstream.operators.kafka.headers import Stamp, decision_headers, identity_of
 from slotstream.operators.kafka.rows import records_of
 from slotstream.operators.kafka.session import ConsumerSession
 from slotstream.operators.kafka.sink import Outgoing
@@ -66,6 +66,17 @@ def copy_batch(session: ConsumerSession, writer: BatchWriter, max_records: int =
 
 def read_all(kafka: KafkaConfig, topic: str) -> list[Any]:
     return list(records_of(kafka, topic))
+
+
+def in_order(kafka: KafkaConfig, topic: str) -> bool:
+    """Whether the first copies of the records rise in their source's offsets, per partition."""
+    seen: dict[int, list[int]] = {}
+    for record in records_of(kafka, topic):
+        identity = identity_of(tuple(record.headers))
+        assert identity is not None
+        assert identity.origin.partition == record.partition
+        seen.setdefault(record.partition, []).append(identity.origin.offset)
+    return all(list(dict.fromkeys(offsets)) == sorted(set(offsets)) for offsets in seen.values())
 
 
 def at(topic: str, partition: int = 0) -> TopicPartition:
