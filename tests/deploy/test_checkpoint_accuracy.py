@@ -15,7 +15,7 @@ SCORE = parse_decision_schema({"q": {"type": "score", "criteria": ["low", "middl
 @pytest.fixture(scope="module")
 def found(test_data: Path) -> dict[str, Any]:
     """A fixed third of test.csv through the engine that the whole session shares."""
-    asked = ["--third", "--no-sampler", "--compare", "60", "--drift", "20"]
+    asked = ["--third", "--no-baseline", "--no-sampler", "--compare", "60", "--drift", "20"]
     return measure(arguments().parse_args(["--data", str(test_data / "banking77"), *asked]))
 
 
