@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaAdminClient, KafkaProducer
 
 from deploy.local.broker import LocalBroker
 from slotstream.operators.kafka.connection import KafkaConfig
@@ -23,6 +23,12 @@ class MemberFactory(Protocol):
 @pytest.fixture
 def kafka(kafka_broker: LocalBroker) -> KafkaConfig:
     return KafkaConfig(bootstrap_servers=kafka_broker.bootstrap, request_timeout_ms=10_000)
+
+
+@pytest.fixture
+def admin(kafka_broker: LocalBroker) -> Iterator[Any]:
+    with KafkaAdminClient(bootstrap_servers=kafka_broker.bootstrap) as admin:
+        yield admin
 
 
 @pytest.fixture
