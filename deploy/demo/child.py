@@ -14,7 +14,7 @@ from deploy.local.service import GUARD, scratch_dir
 
 __all__ = ["STOP_S", "running"]
 
-STOP_S = 15.0
+STOP_S = 30.0
 """How long the program may take to end after SIGTERM."""
 
 

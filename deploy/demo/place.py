@@ -66,7 +66,7 @@ class Place:
             "decision_schema": str(decision_schema.resolve()),
             "engine": engine,
             "output": {route: route for route in ROUTES},
-            "run": {"progress_s": 2.0},
+            "run": {"progress_s": 2.0, "shutdown_timeout_s": 5.0},
         }
         head = "# Written by the demo. Its Kafka and registry are there while `make demo KEEP=1` runs.\n"
         config.write_text(head + yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
