@@ -5,12 +5,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO
 
-from deploy.local.service import GUARD, scratch_dir
+from deploy.local.service import GUARD
 
 __all__ = ["STOP_S", "running"]
 
@@ -28,15 +29,15 @@ def running(
     still runs, then its whole process group is killed: an engine has children. The guard ends it if the demo is killed.
     Its temporary files go to a folder of its own, which is removed.
     """
-    scratch = scratch_dir(name)
-    guarded = [sys.executable, "-S", "-E", str(GUARD), str(os.getpid()), str(scratch), *command]
+    scratch = tempfile.mkdtemp(prefix=f"slotstream-{name}-")  # on disk: /dev/shm may hold no programs (noexec)
+    guarded = [sys.executable, "-S", "-E", str(GUARD), str(os.getpid()), scratch, *command]
     process = subprocess.Popen(
         guarded,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        env=os.environ | {"TMPDIR": str(scratch), "PYTHONUNBUFFERED": "1"},
+        env=os.environ | {"TMPDIR": scratch, "PYTHONUNBUFFERED": "1"},
     )
     assert process.stdout is not None
     pump = threading.Thread(target=_pump, args=(process.stdout, on_line), name=f"{name}-output", daemon=True)
