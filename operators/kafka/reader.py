@@ -267,7 +267,11 @@ class TopicReader:
             gone = cause.divergent_offsets if isinstance(cause, LogTruncationError) else cause.args[0]
             self.check_topics()
             self._settle_partitions()  # a topic that was made again looks like this, too, and has the better message
-            if self._source.on_out_of_range == "stop":
+            with broker_errors("asking for the group's commits"):
+                fresh = [at for at in gone if self._consumer.committed(at) is None]
+            self._seek(fresh, "earliest")  # the beginning moved between our look and the first fetch
+            gone = [at for at in gone if at not in fresh]
+            if gone and self._source.on_out_of_range == "stop":
                 places = ", ".join(f"{at.topic}[{at.partition}]" for at in gone)
                 raise ConfigError(
                     f"group {self._source.group}: the committed offset of {places} is no longer in the log (retention "

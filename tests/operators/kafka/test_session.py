@@ -23,7 +23,7 @@ def committed(admin: Any, topic: str, partition: int = 0) -> Any:
 
 
 def test_a_message_comes_as_it_was_sent(topic: TopicFactory, producer: Any, member: MemberFactory) -> None:
-    name = topic(partitions=3)
+    name = topic(partitions=3, configs={"retention.ms": "-1"})
     headers = [("trace", b"1"), ("trace", b"2"), ("empty", b""), ("ключ", b"\xff\x00")]
     producer.send(name, b"\x00\xffvalue", key=b"\x00key", headers=headers, partition=2, timestamp_ms=1234).get(10)
     producer.send(name, None, key=b"gone", partition=2, timestamp_ms=0).get(10)

@@ -48,7 +48,7 @@ def test_a_new_partition_is_found_and_read_from_its_beginning_even_with_start_la
 def test_a_group_without_commits_starts_where_it_is_told(
     topic: TopicFactory, producer: Any, member: MemberFactory, start: dict[str, Any], expected: list[int]
 ) -> None:
-    name = topic()
+    name = topic(configs={"retention.ms": "-1"})
     for n in range(4):
         producer.send(name, b"%d" % n, timestamp_ms=1000 + n).get(10)
     session = member(name, **start)
@@ -83,6 +83,19 @@ def test_an_offset_that_left_the_log_stops_with_what_to_do(
         take_all(stopped := member(name), 1)
     stopped.close()
     assert values(take_all(member(name, on_out_of_range="earliest"), 8)) == list(range(12, 20))
+
+
+def test_a_beginning_that_moves_before_the_first_record_came_stops_nothing(
+    topic: TopicFactory, producer: Any, member: MemberFactory, admin: Any
+) -> None:
+    name = topic()
+    fill(producer, name, 20)
+    session = member(name)
+    until(lambda: session.wait(200))
+    admin.delete_records({TopicPartition(name, 0): 12})
+    session._reader._consumer.seek(TopicPartition(name, 0), 0)  # as if the first fetch came only now
+    until(lambda: session.wait(200) == 8)
+    assert values(session.take(100)) == list(range(12, 20))
 
 
 def test_an_offset_that_left_the_log_can_mean_go_on_at_the_end(

@@ -40,7 +40,7 @@ def message(offset: int, value: bytes | None = b"v", *, partition: int = 0, **ch
 @pytest.fixture
 def sink(topic: TopicFactory) -> SinkConfig:
     return SinkConfig(
-        decided=topic("decided", partitions=2, configs={"max.message.bytes": "3000"}),
+        decided=topic("decided", partitions=2, configs={"max.message.bytes": "3000", "retention.ms": "-1"}),
         review=topic("review", partitions=2),
         dead=topic("dead", partitions=1),
         delivery_timeout_ms=10_000,
