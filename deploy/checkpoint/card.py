@@ -89,18 +89,20 @@ def _of_test(results: Mapping[str, Any]) -> dict[str, Any]:
 
 def _readme(card: Mapping[str, Any], size: int) -> str:
     held_out, test, training = card["accuracy"]["held_out"], card["accuracy"]["test"], card["training"]
-    rows = ["| | intent | urgent | severity | baseline, intent |", "|---|---|---|---|---|"]
-    rows.append(f"| held out | {held_out['intent']} | {held_out['urgent']} | {held_out['severity']} | 0.914 |")
+    rows = ["| | intent | urgent | severity |", "|---|---|---|---|"]
+    rows.append(f"| held out | {held_out['intent']} | {held_out['urgent']} | {held_out['severity']} |")
+    rows.append(f"| held out, its teachers together | {training['teachers']['all']} | | |")
     if test is not None:
         found = [test[name]["accuracy"] for name in ("intent", "urgent", "severity")]
-        rows.append(f"| test | {' | '.join(map(str, found))} | {test['baseline_intent']} |")
+        rows.append(f"| **test** | {' | '.join(f'**{value}**' for value in found)} |")
+        rows.append(f"| test, baseline | {test['baseline_intent']} | | |")
     sources = [f"- {s['name']} ({s['by']}; {s['licence']}): {s['used']}." for s in card["sources"]]
     return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
         parameters=f"{card['parameters'] / 1e6:.1f}",
         size=f"{size / 1e6:.1f}",
         plans=" and ".join(f"`{plan}`" for plan in card["plan_hashes"]),
         table="\n".join(rows),
-        held_out_texts=training.get("held_out_texts", 965),
+        held_out_texts=training["held_out_texts"],
         samples=f"{training['samples']:,}",
         seconds=training["seconds"],
         sources="\n".join(sources),

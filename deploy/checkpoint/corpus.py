@@ -9,6 +9,7 @@ On a CPU use --texts 60000 --sentence-teachers 1 --teacher-epochs 3; without --e
 
 import argparse
 import csv
+import json
 import random
 import time
 from collections.abc import Iterator, Sequence
@@ -149,8 +150,8 @@ def build(args: argparse.Namespace) -> None:
     say(f"{len(mixed)} texts mixed")
     texts = [one.text for one in mixed]
     targets, held_out = _teach(args, encoder, mixer, mixed, split)
-    for kind, probabilities in held_out.items():
-        say(f"held out, teacher {kind}: {_accuracy(probabilities, split.held_out_intents)}")
+    teachers = {kind: _accuracy(probabilities, split.held_out_intents) for kind, probabilities in held_out.items()}
+    say(f"teachers, accuracy held out: {json.dumps(teachers)}")
     with ProcessPoolExecutor(args.workers, mp_context=get_context("fork")) as pool:
         rng = random.Random(args.seed)  # noqa: S311
         strange = [mixer.strange(rng) for _ in range(int(len(texts) * args.out_of_scope))]
@@ -164,6 +165,7 @@ def build(args: argparse.Namespace) -> None:
         **_ragged("held_out", [plan_tokenizer.encode(text) for text in split.held_out_texts]),
         "held_out_intents": np.array(split.held_out_intents, dtype=np.int64),
         "intents": np.array([split.intents[one.source] if one.pure else -1 for one in mixed], dtype=np.int64),
+        "teachers": np.array(json.dumps(teachers)),
         "vectors": np.zeros(0) if vectors is None else vectors,
         **targets,
     }
@@ -228,11 +230,8 @@ def _ragged(name: str, rows: Sequence[Sequence[int]]) -> dict[str, NDArray[Any]]
     return {f"{name}_ids": flat, f"{name}_ends": np.cumsum([len(row) for row in rows])}
 
 
-def _accuracy(probabilities: Probabilities, intents: Sequence[int]) -> str:
-    if not intents:
-        return "nothing held out"
-    nll = -np.log(np.maximum(probabilities[np.arange(len(intents)), intents], 1e-9)).mean()
-    return f"accuracy {np.mean(probabilities.argmax(1) == intents):.4f}, nll {nll:.3f}"
+def _accuracy(probabilities: Probabilities, intents: Sequence[int]) -> float | None:
+    return round(float(np.mean(probabilities.argmax(1) == intents)), 4) if intents else None
 
 
 def _arguments() -> argparse.ArgumentParser:

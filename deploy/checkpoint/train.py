@@ -188,6 +188,7 @@ def train(args: argparse.Namespace) -> None:
         "samples": steps * args.batch,
         "device": torch.cuda.get_device_name() if device == "cuda" else device,
         "held_out_texts": len(arrays["held_out_intents"]),
+        "teachers": json.loads(str(arrays["teachers"])),
     }
     if len(arrays["held_out_intents"]):
         rounded = student.load(args.out).to(device).eval()

@@ -57,7 +57,7 @@ class TestThroughTheRealEngine:
         assert found["questions"]["severity"]["accuracy"] >= 0.92
 
     def test_probabilities_mean_what_they_say(self, found: dict[str, Any]) -> None:
-        assert all(question["ece"] <= 0.06 for question in found["questions"].values())
+        assert all(question["ece"] <= 0.07 for question in found["questions"].values())
 
     def test_nearly_all_probability_is_on_the_options(self, found: dict[str, Any]) -> None:
         assert all(question["mass"] >= 0.98 for question in found["questions"].values())
