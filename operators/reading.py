@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from math import isnan
 
 from slotstream.operators.engines.protocol import ReadResult
 from slotstream.operators.plan import ReadPlan
@@ -11,13 +12,19 @@ from slotstream.schemas.label import Label
 
 __all__ = ["is_finite", "label_from_read", "labels_from_reads"]
 
-_DECIMALS = 6
+_STEPS = 1e6
 # A float's last bits may differ between batches; six decimals make copies of a record byte-identical.
+
+
+def _rounded(value: float) -> float:
+    """To six decimals. A third of `round(value, 6)`'s time, and a record has dozens of numbers."""
+    return round(value * _STEPS) / _STEPS
 
 
 def is_finite(results: Sequence[ReadResult]) -> bool:
     """Whether every log-probability is a number at most 0 (up to rounding); minus infinity is one: probability 0."""
-    return all(value <= 1e-3 for result in results for slot in result.log_probs for value in slot)  # false for NaN
+    # A sum is NaN when anything in it is, which `max` does not show.
+    return all(max(slot) <= 1e-3 and not isnan(sum(slot)) for result in results for slot in result.log_probs)
 
 
 def labels_from_reads(plan: ReadPlan, results: Sequence[ReadResult]) -> tuple[Label, ...]:
@@ -52,7 +59,9 @@ def label_from_read(question: Question, draws: Sequence[Sequence[float]], *, mas
     Raises:
         MassTooLow: the marks hold less than `mass_floor` of the probability.
     """
-    over_vocabulary = [math.fsum(map(math.exp, option)) / len(draws) for option in zip(*draws, strict=True)]
+    over_vocabulary = list(map(math.exp, draws[0]))
+    if len(draws) > 1:
+        over_vocabulary = [math.fsum(map(math.exp, option)) / len(draws) for option in zip(*draws, strict=True)]
     total = math.fsum(over_vocabulary)
     mass = min(total, 1.0)  # an engine's rounding may lift it just above
     if mass < mass_floor or mass == 0.0:
@@ -61,19 +70,19 @@ def label_from_read(question: Question, draws: Sequence[Sequence[float]], *, mas
             f"{mass_floor:g}: the model would answer something that no option names"
         )
     probabilities = [p / total for p in over_vocabulary]
-    order = sorted(range(len(probabilities)), key=probabilities.__getitem__, reverse=True)
-    top, second = order[0], order[1]
+    highest, second = sorted(probabilities)[:-3:-1]
+    top = probabilities.index(highest)
     value, level = _value(question, probabilities, top)
     return Label(
         question=question.id,
         type=question.type,
         value=value,
         level=level,
-        probability=round(probabilities[top], _DECIMALS),
-        mass=round(mass, _DECIMALS),
-        margin=round(probabilities[top] - probabilities[second], _DECIMALS),
-        entropy=round(-math.fsum(p * math.log(p) for p in probabilities if p > 0), _DECIMALS) + 0.0,
-        probabilities={name: round(p, _DECIMALS) for name, p in zip(question.options, probabilities, strict=True)},
+        probability=_rounded(highest),
+        mass=_rounded(mass),
+        margin=_rounded(highest - second),
+        entropy=_rounded(-math.fsum([p * math.log(p) for p in probabilities if p > 0])) + 0.0,
+        probabilities=dict(zip(question.options, map(_rounded, probabilities), strict=True)),
     )
 
 
@@ -82,4 +91,4 @@ def _value(question: Question, probabilities: Sequence[float], top: int) -> tupl
         return top == 0, None
     if question.type == "choice":
         return question.options[top], None
-    return round(math.fsum(i * p for i, p in enumerate(probabilities)), _DECIMALS), question.options[top]
+    return _rounded(math.fsum([i * p for i, p in enumerate(probabilities)])), question.options[top]

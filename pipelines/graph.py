@@ -12,6 +12,7 @@ from importlib.metadata import version
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.runners.worker.statesampler import StateSampler
 from apache_beam.transforms.environments import EmbeddedPythonEnvironment
 
 from slotstream.operators.decide import DecideFn
@@ -24,6 +25,8 @@ from slotstream.pipelines.config import PipelineConfig
 from slotstream.schemas.decision import DecisionSchema
 
 __all__ = ["bounded_epochs", "build"]
+
+SAMPLING_MS = 5
 
 
 def build(root: beam.Pipeline, config: PipelineConfig, schema: DecisionSchema, *, max_records: int) -> None:
@@ -49,10 +52,12 @@ def build(root: beam.Pipeline, config: PipelineConfig, schema: DecisionSchema, *
 def bounded_epochs(config: PipelineConfig, schema: DecisionSchema) -> Callable[[int], Mapping[str, int]]:
     """A function that runs one epoch in this process, of at most so many records, and returns the steps' counters.
 
-    The runner is Beam's FnApiRunner, called directly: bare DirectRunner would download another one first. Building and
-    translating the pipeline takes longer than running it, so that is done once a size (measured: 80 ms an epoch, 28 of
-    them left).
+    The runner is Beam's FnApiRunner, called directly: bare DirectRunner would download another one first. What an epoch
+    costs beside its records was measured: 80 ms to build and translate the pipeline, so that is done once a size; 100
+    ms on average until the thread that samples Beam's states wakes up and ends, so it wakes up more often; 30 ms to
+    make the steps, which stay.
     """
+    StateSampler.__init__.__defaults__ = (SAMPLING_MS,)  # FnApiRunner has no option for it
     options = PipelineOptions([])
     runner = FnApiRunner()
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # it logs what it raises, and we log that, too
