@@ -5,10 +5,8 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from kafka import KafkaAdminClient, KafkaConsumer
 from kafka.errors import (
     CorruptRecordError,
-    KafkaTimeoutError,
     LogTruncationError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
@@ -16,12 +14,12 @@ from kafka.errors import (
 )
 from kafka.structs import MemberState, OffsetAndMetadata, TopicPartition
 
-from slotstream.operators.kafka.connection import KafkaConfig, broker_errors, warn_without_crc32c
-from slotstream.operators.kafka.header_keys import accept_any_header_key
+from slotstream.operators.kafka.connection import KafkaConfig, broker_errors
 from slotstream.operators.kafka.headers import redriven
+from slotstream.operators.kafka.join import join
 from slotstream.operators.kafka.ledger import Ledger, Positions
 from slotstream.operators.kafka.rebalance import Rebalance
-from slotstream.operators.kafka.source import CommitNote, SourceConfig, describe_topics, seed_group
+from slotstream.operators.kafka.source import CommitNote, SourceConfig
 from slotstream.schemas.errors import BrokerError, ConfigError
 from slotstream.schemas.record import Message, Origin
 
@@ -54,43 +52,8 @@ class TopicReader:
         """
         if self._consumer is not None:
             return
-        warn_without_crc32c()
-        accept_any_header_key()
-        source = self._source
-        with broker_errors(f"connecting to {self._kafka.bootstrap_servers}"):
-            admin = KafkaAdminClient(**self._kafka.client_arguments("admin"))
-            try:
-                topics = describe_topics(admin, [source.topic, source.redrive_topic])
-                if source.topic not in topics:
-                    raise ConfigError(f"input topic {source.topic} does not exist on {self._kafka.bootstrap_servers}")
-                seed_group(admin, source, topics[source.topic])
-            finally:
-                admin.close()
-            self.rebalance = Rebalance(self.ledger.in_flight, source.release_wait_ms)
-            consumer = KafkaConsumer(
-                group_id=source.group,
-                enable_auto_commit=False,
-                isolation_level="read_committed",
-                auto_offset_reset="none",
-                allow_auto_create_topics=False,
-                partition_assignment_strategy=[self.rebalance.assignor],
-                session_timeout_ms=source.session_timeout_ms,
-                heartbeat_interval_ms=max(200, source.session_timeout_ms // 10),
-                max_poll_interval_ms=source.max_poll_interval_ms,
-                metadata_max_age_ms=source.metadata_max_age_ms,
-                max_partition_fetch_bytes=source.max_partition_fetch_bytes,
-                **self._kafka.client_arguments("reader"),
-            )
-            consumer.subscribe(topics=sorted(topics), listener=self.rebalance)
-            # A join before the topics' first metadata would assign nothing, and need another one.
-            until = time.monotonic() + self._kafka.request_timeout_ms / 1000
-            while any(consumer._cluster.partitions_for_topic(name) is None for name in topics):
-                if time.monotonic() > until:
-                    consumer.close(autocommit=False, timeout_ms=1_000)
-                    raise KafkaTimeoutError(f"no metadata of {', '.join(topics)}")
-                time.sleep(0.01)
-        self._topic_ids = {name: topic.id for name, topic in topics.items()}
-        self._consumer = consumer
+        self.rebalance = Rebalance(self.ledger.in_flight, self._source.release_wait_ms)
+        self._consumer, self._topic_ids = join(self._kafka, self._source, self.rebalance)
 
     def close(self, timeout_ms: int) -> None:
         """Leave the group; what was taken and not committed is read again by its next owner. Idempotent."""
@@ -138,6 +101,10 @@ class TopicReader:
                     self.ledger.add(at, records, position)
         metadata = self._consumer.group_metadata()
         self._member = (metadata.generation_id, metadata.member_id)
+        if metadata.state == MemberState.REBALANCING:
+            # kafka-python 3.0.12 forgets a join that new metadata asked for, when one poll is too short to finish it:
+            # it sends no more heartbeats, spins, and is put out of the group. Asked again, it finishes that join.
+            self._consumer._coordinator.request_rejoin()
         return sum(map(len, polled.values()))
 
     def read_again(self) -> None:

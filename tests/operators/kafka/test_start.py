@@ -36,6 +36,17 @@ def test_a_new_partition_is_found_and_read_from_its_beginning_even_with_start_la
     assert values(take_all(session, 2)) == [7, 8]
 
 
+def test_a_rebalance_is_finished_by_polls_that_are_shorter_than_a_join(
+    topic: TopicFactory, producer: Any, member: MemberFactory, admin: Any
+) -> None:
+    name = topic(partitions=1)
+    session = member(name, metadata_max_age_ms=1_000)
+    until(lambda: session.wait(200) or session.assigned)
+    admin.create_partitions({name: 2})
+    until(lambda: session.wait(0) or len(session.assigned) == 2, timeout_s=15)
+    session.check_member()
+
+
 @pytest.mark.parametrize(
     ("start", "expected"),
     [
