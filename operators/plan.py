@@ -49,11 +49,15 @@ class Canvas:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One prompt: prefix, state, suffix; and the canvases that are read behind it."""
+    """One prompt: prefix, state, suffix; and the canvases that are read behind it.
+
+    prefix_bytes: the prefix as it goes into the hash of the prompt, made once: it is most of it.
+    """
 
     prefix_ids: tuple[int, ...]
     suffix_ids: tuple[int, ...]
     canvases: tuple[Canvas, ...]
+    prefix_bytes: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +103,10 @@ class ReadPlan:
             ids = self._cut(ids)
         requests = []
         for prompt in self.prompts:
-            prompt_ids = (*prompt.prefix_ids, *ids, *prompt.suffix_ids)
-            digest = hashlib.sha256(array("I", prompt_ids).tobytes())
+            behind = (*ids, *prompt.suffix_ids)
+            prompt_ids = prompt.prefix_ids + behind
+            digest = hashlib.sha256(prompt.prefix_bytes)
+            digest.update(array("I", behind).tobytes())
             for canvas in prompt.canvases:
                 for draw in range(self.schema.draws):
                     requests.append(
@@ -199,12 +205,14 @@ def _prompt(
         lead = line_lead(number)
         numbered.append((number, question, choose_marks(question, tokenizer, lead, tokenizer.encode(lead))))
     text = preamble(schema, style, numbered)
+    prefix_ids = (*_ids(tokenizer, BEGIN), *tokenizer.encode(text))
     return Prompt(
-        prefix_ids=(*_ids(tokenizer, BEGIN), *tokenizer.encode(text)),
+        prefix_ids=prefix_ids,
         suffix_ids=_ids(tokenizer, BETWEEN),
         canvases=_canvases(
             tokenizer, [(i, n, m) for (i, _), (n, _, m) in zip(group, numbered, strict=True)], canvas_length
         ),
+        prefix_bytes=array("I", prefix_ids).tobytes(),
     )
 
 
