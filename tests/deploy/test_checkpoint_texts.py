@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from deploy.checkpoint.augment import Mixer
+from deploy.checkpoint.corpus import split_train
 from deploy.checkpoint.labels import derive, load_mapping
 from slotstream.operators.engines.config import PACKAGED_CHECKPOINT
 from slotstream.operators.tokens import PlanTokenizer
@@ -94,6 +95,16 @@ def test_labels_for_other_intents_than_the_schemas_are_refused(schema: DecisionS
     mapping.pop("age_limit")
     with pytest.raises(ValueError, match="age_limit"):
         derive(schema, mapping)
+
+
+def test_a_tenth_of_every_intent_is_held_out_and_nothing_is_lost(tmp_path: Path) -> None:
+    rows = [(f"text {intent} {number}", intent) for intent in ("a", "b") for number in range(25)]
+    with (tmp_path / "train.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("text", "category"), *rows])
+    split = split_train(tmp_path / "train.csv", ["a", "b"])
+    assert Counter(split.held_out_intents) == {0: 2, 1: 2}
+    assert sorted(split.texts + split.held_out_texts) == sorted(text for text, _ in rows)
+    assert split == split_train(tmp_path / "train.csv", ["a", "b"])
 
 
 def test_the_demo_has_every_intent_and_enough_of_everything_else(lines: list[dict[str, Any]]) -> None:
