@@ -101,13 +101,13 @@ def run_demo(options: argparse.Namespace, stop: Stop) -> None:
             sent = dict(zip(send(place.bootstrap, INPUT, messages), samples, strict=True))
         command = ["slotstream", "run", "--config", str(out / CONFIG.name), "--until-caught-up"]
         with steps.step("pipeline", f"Running {' '.join(command)}"):
-            ready_after_s = _run_pipeline([str(Path(sys.executable).with_name(command[0])), *command[1:]], steps)
-        pipeline_s = steps.seconds.pop("pipeline")
-        steps.seconds |= {"engine start": ready_after_s, "reads": pipeline_s - ready_after_s}
+            start_s, reads_s = _run_pipeline([str(Path(sys.executable).with_name(command[0])), *command[1:]], steps)
+        end_s = steps.seconds.pop("pipeline") - start_s - reads_s
+        steps.seconds |= {"engine start": start_s, "reads": reads_s, "engine stop": end_s}
         with steps.step("reading back", f"Reading back {', '.join(ROUTES)}"), stop.deferred():
             rows = _read_back(place)
         outcomes = Outcomes(sent, rows, load_decision_schema(options.schema).questions)
-        _report(outcomes, Run(steps.seconds, reads_s=pipeline_s - ready_after_s), out)
+        _report(outcomes, Run(steps.seconds, reads_s), out)
         if problems := outcomes.problems():
             raise DemoError("the counts do not add up:\n  " + "\n  ".join(problems))
         if options.keep:
@@ -124,9 +124,9 @@ def _what_is_up(place: Place) -> list[str]:
     ]
 
 
-def _run_pipeline(command: list[str], steps: Steps) -> float:
-    """Runs the pipeline until it has caught up; returns the seconds until its engine was ready."""
-    begin = said_at = time.monotonic()
+def _run_pipeline(command: list[str], steps: Steps) -> tuple[float, float]:
+    """Runs the pipeline until it has caught up; returns the seconds to a ready engine, and from there to its last word."""
+    begin = said_at = shown_at = time.monotonic()
     ready_at = 0.0
 
     def on_line(line: str) -> None:
@@ -140,12 +140,13 @@ def _run_pipeline(command: list[str], steps: Steps) -> float:
         while pipeline.poll() is None:
             with suppress(subprocess.TimeoutExpired):
                 pipeline.wait(1)
-            if time.monotonic() - said_at > SILENCE_S:
-                said_at = time.monotonic()
+            if time.monotonic() - max(said_at, shown_at) > SILENCE_S:
+                shown_at = time.monotonic()
                 steps.say("... " + ("reading" if ready_at else "the engine is starting: about a minute on a CPU"))
     if pipeline.returncode != 0:
         raise DemoError(f"the pipeline ended with exit code {pipeline.returncode}: its last lines above say why")
-    return max(0.0, ready_at - begin)
+    ready_at = ready_at or begin
+    return ready_at - begin, said_at - ready_at
 
 
 def _read_back(place: Place) -> dict[str, list[Row]]:
