@@ -2,9 +2,13 @@
 
 import io
 import json
+import os
+import signal
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +22,7 @@ from slotstream.operators.engines.protocol import ReadRequest, ReadResult
 from slotstream.operators.kafka.headers import header_value
 from slotstream.operators.kafka.read import stopping
 from slotstream.operators.registry import shared_registry
-from slotstream.operators.testing import InstantEngine, hashed_read
+from slotstream.operators.testing import HeldEngine, InstantEngine, hashed_read
 from slotstream.operators.testing_registry import fake_schema_registry
 from slotstream.pipelines.run import run
 from slotstream.pipelines.shutdown import Shutdown
@@ -92,6 +96,39 @@ def test_an_engine_that_always_dies_ends_the_run_with_1_and_nothing_is_blamed(
         here(it)
     assert caught.value.exit_code == 1
     assert it.written() == 0
+
+
+def test_records_that_do_not_finish_in_time_after_a_signal_are_left_for_the_next_run(
+    stream: StreamFactory, here: Callable[[Stream], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stuck(HeldEngine):
+        """Answers the probe, then nothing until it is closed."""
+
+        def submit(self, requests: Sequence[ReadRequest]) -> "list[Future[ReadResult]]":
+            futures = super().submit(requests)
+            if self.finished < 3 * len(requests):  # the probe's reads
+                self.finish(len(requests))
+            elif not self.asked.is_set():
+                self.asked.set()
+                threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGTERM]).start()
+            return futures
+
+        def close(self) -> None:
+            super().close()
+            self.fail(EngineError("closed"))
+
+        asked = threading.Event()
+
+    monkeypatch.setattr(host, "open_engine", lambda _config: Stuck())
+    it = stream(settings={"run.shutdown_timeout_s": 1})
+    it.send(texts(10))
+    here(it)
+    assert it.written() == 0
+    monkeypatch.undo()
+    stopping.clear()
+    it.run_to_the_end()
+    audit = it.audit()
+    assert (audit.sound, audit.folded) == (True, 10)
 
 
 def test_a_registry_that_does_not_answer_is_waited_for(
