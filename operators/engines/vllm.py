@@ -69,6 +69,9 @@ def engine_arguments(config: EngineConfig, facts: ModelFacts, *, on_cpu: bool) -
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
     }
+    if on_cpu:
+        # One block table for all kinds of attention: each costs interpreted kernels a request, a fifth of a read.
+        arguments["disable_hybrid_kv_cache_manager"] = True
     if kv_cache_mib is not None:
         arguments["kv_cache_memory_bytes"] = kv_cache_mib << 20
     if config.attention_backend is not None and not on_cpu:
@@ -184,5 +187,7 @@ class _VllmReader:
         return "vLLM's engine process ended; its own log says why" if self._llm.errored else None
 
     def close(self) -> None:
+        if self._llm.output_handler is not None:
+            self._llm.output_handler.cancel()  # or it logs the end of the engine process as a failure
         self._llm.shutdown()
         self._llm = None  # its __del__ must run now: at interpreter exit it prints a TypeError
