@@ -40,6 +40,7 @@ class TopicReader:
         self._topic_ids: dict[str, str] = {}
         self._again: set[TopicPartition] = set()  # ours, to be read again from the commit
         self._member: tuple[int, str] | None = None
+        self._member_since = 0.0
         self.ledger = Ledger()
         self.rebalance = Rebalance(self.ledger.in_flight, source.release_wait_ms)
 
@@ -100,7 +101,8 @@ class TopicReader:
                 if position is not None:
                     self.ledger.add(at, records, position)
         metadata = self._consumer.group_metadata()
-        self._member = (metadata.generation_id, metadata.member_id)
+        if self._member != metadata[1:3]:
+            self._member, self._member_since = metadata[1:3], time.monotonic()
         if metadata.state == MemberState.REBALANCING:
             # kafka-python 3.0.12 forgets a join that new metadata asked for, when one poll is too short to finish it:
             # it sends no more heartbeats, spins, and is put out of the group. Asked again, it finishes that join.
@@ -166,7 +168,10 @@ class TopicReader:
         metadata = consumer.group_metadata() if consumer is not None else None
         if metadata is None or metadata.state != MemberState.STABLE or self._member != metadata[1:3]:
             raise BrokerError(f"no longer a member of group {group}: records in flight are dropped")
-        if consumer._coordinator.heartbeat.session_timeout_expired():
+        # Not kafka-python's session_timeout_expired(): finding the coordinator again starts that anew, and a process
+        # that wakes from a long stop does just that before it learns that it is no member any more.
+        answered = max(consumer._coordinator.heartbeat.last_receive, self._member_since)
+        if time.monotonic() - answered > self._source.session_timeout_ms / 1000:
             raise BrokerError(f"no heartbeat of group {group} for session_timeout_ms: records in flight are dropped")
 
     def check_topics(self) -> None:

@@ -10,6 +10,7 @@ from deploy.local.broker import LocalBroker
 from slotstream.operators.kafka.header_keys import RawHeaderKey
 from slotstream.operators.kafka.headers import decision_headers
 from slotstream.operators.kafka.source import CommitNote
+from slotstream.schemas.errors import BrokerError
 from slotstream.schemas.record import Message
 from tests.conftest import TopicFactory
 from tests.operators.kafka.conftest import MemberFactory
@@ -202,3 +203,17 @@ def test_large_records_are_held_ready_only_up_to_a_size(
         held.append(len(session.take(100)))
         session.commit(session.positions())
     assert max(held) <= 5
+
+
+def test_finding_the_coordinator_again_does_not_make_a_stalled_process_a_member(
+    topic: TopicFactory, member: MemberFactory
+) -> None:
+    session = member(topic(), session_timeout_ms=30_000)
+    until(lambda: session.wait(200) or session.assigned)
+    session.check_member()
+    heartbeat = session._reader._consumer._coordinator.heartbeat
+    session._reader._member_since -= 60
+    heartbeat.last_receive -= 60
+    heartbeat.reset_timeouts()
+    with pytest.raises(BrokerError, match="no heartbeat"):
+        session.check_member()
