@@ -125,7 +125,7 @@ def _what_is_up(place: Place) -> list[str]:
 
 
 def _run_pipeline(command: list[str], steps: Steps) -> tuple[float, float]:
-    """Runs the pipeline until it has caught up; returns the seconds to a ready engine, and from there to its last word."""
+    """Runs the pipeline until it has caught up; returns the seconds to a ready engine, and on to its last word."""
     begin = said_at = shown_at = time.monotonic()
     ready_at = 0.0
 
