@@ -25,6 +25,9 @@ ifneq ($(SLOTSTREAM_TEST_DATA),)
 export SLOTSTREAM_TEST_DATA
 endif
 
+# Without byte code every process compiles vLLM's thousands of files again: 14 s of CPU at each engine start.
+unexport PYTHONDONTWRITEBYTECODE
+
 PY := .venv/bin/python
 READY := .venv/.ready-$(EXTRA)$(addprefix -torch-,$(TORCH_BACKEND))
 CODE := schemas operators pipelines deploy tests setup.py
