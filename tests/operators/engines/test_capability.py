@@ -1,3 +1,5 @@
+"""What a checkpoint folder says about itself, and what is refused before anything is loaded."""
+
 import json
 from pathlib import Path
 from typing import Any

@@ -1,3 +1,5 @@
+"""Engine configuration: what is refused, and which configurations share one engine."""
+
 import pytest
 from pydantic import ValidationError
 

@@ -1,3 +1,5 @@
+"""What is set before vLLM is imported, and which vLLM is found."""
+
 import os
 from importlib.metadata import PackageNotFoundError
 

@@ -1,3 +1,5 @@
+"""One warm engine a process: loading once, failing, discarding, closing."""
+
 import logging
 import threading
 from collections.abc import Iterator

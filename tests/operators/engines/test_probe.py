@@ -1,3 +1,5 @@
+"""The probe read: what makes an engine ready, and what proves that it cannot read."""
+
 import math
 
 import pytest

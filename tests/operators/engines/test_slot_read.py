@@ -1,3 +1,5 @@
+"""From a read request to vLLM and back: arguments, groups of marks, merging, refusals."""
+
 import math
 from dataclasses import dataclass, field, replace
 
