@@ -33,12 +33,16 @@ def engine_for(config: EngineConfig, factory: Callable[[EngineConfig], Engine] |
             loading = _engines[key] = Future()
     if mine:
         try:
-            loading.set_result((factory or open_engine)(config))
+            engine = (factory or open_engine)(config)
         except BaseException as error:
             with _lock:
                 _engines.pop(key, None)
             loading.set_exception(error)
             raise
+        # Last registered runs first, and loading registers hooks of its own: multiprocessing's ends vLLM's process.
+        atexit.unregister(close_all)
+        atexit.register(close_all)
+        loading.set_result(engine)
     return loading.result()
 
 
@@ -74,7 +78,6 @@ def discard(config: EngineConfig, engine: Engine | None = None) -> None:
     loading.result().close()
 
 
-@atexit.register
 def close_all() -> None:
     """Close every engine of the process. Runs at interpreter exit, while vLLM can still end its children."""
     with _lock:
