@@ -151,6 +151,8 @@ class Decider:
         return Decided(record, decision)
 
     def _wait(self, futures: list["Future[ReadResult]"]) -> list[ReadResult]:
+        if all(future.done() for future in futures):
+            return [future.result() for future in futures]
         finished_before = self._engine.finished
         late = {future for future in futures if not future.done()}
         own = len(late)

@@ -82,7 +82,7 @@ def label_from_read(question: Question, draws: Sequence[Sequence[float]], *, mas
         mass=_rounded(mass),
         margin=_rounded(highest - second),
         entropy=_rounded(-math.fsum([p * math.log(p) for p in probabilities if p > 0])) + 0.0,
-        probabilities=dict(zip(question.options, map(_rounded, probabilities), strict=True)),
+        probabilities=dict(zip(question.options, [round(p * _STEPS) / _STEPS for p in probabilities], strict=True)),
     )
 
 

@@ -21,6 +21,8 @@ INSTANT_INFO = EngineInfo(
     vocab_size=262_144,
 )
 
+_TOP = math.log(0.9)
+
 
 def hashed_read(request: ReadRequest) -> ReadResult:
     """A sound-looking read that depends on the prompt alone, not on the batch: one option gets most of 0.99."""
@@ -28,8 +30,9 @@ def hashed_read(request: ReadRequest) -> ReadResult:
     log_probs = []
     for number, marks in enumerate(request.mark_ids):
         top = int.from_bytes(seed[number % 16 : number % 16 + 4], "little") % len(marks)
-        rest = math.log(0.09 / (len(marks) - 1))
-        log_probs.append(tuple(math.log(0.9) if i == top else rest for i in range(len(marks))))
+        row = [math.log(0.09 / (len(marks) - 1))] * len(marks)
+        row[top] = _TOP
+        log_probs.append(tuple(row))
     return ReadResult(tuple(log_probs))
 
 
