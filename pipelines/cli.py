@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=dedent(
             """\
             a first session:
-              slotstream decide questions.yaml --in examples.jsonl    try a decision schema on a few records
+              slotstream decide questions.yaml --model DIR --in examples.jsonl    try a decision schema
               slotstream example > my.yaml                            then name your broker, topics and schema in it
               slotstream check --config my.yaml                       is everything there before records flow?
               slotstream run --config my.yaml                         decide every record of a Kafka topic
@@ -212,6 +212,8 @@ def _log_to_stderr(*, debug: bool) -> None:
     if debug:
         return
     logging.getLogger().setLevel(logging.WARNING)
+    # Beam says so at every import, and nothing here reads BigQuery.
+    logging.getLogger().addFilter(lambda record: not str(record.msg).startswith("apitools not found"))
     logging.getLogger("slotstream").setLevel(logging.INFO)
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # it logs what it raises, and we tell that
     logging.getLogger("kafka").setLevel(logging.CRITICAL)

@@ -1,6 +1,7 @@
 """The configuration file of `slotstream run`: composition only, each part stands beside the operator that uses it."""
 
 import difflib
+import re
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -175,7 +176,7 @@ def _fault(fault: Any) -> str:
     if fault["type"] == "missing":
         return f"{key}: missing{told}"
     rule = fault["msg"].removeprefix("Value error, ")
-    shown = repr(fault["input"])
+    shown = re.sub(r"//[^/@\s]*@", "//***@", repr(fault["input"]))  # a login in an address
     secret = any(word in key for word in ("password", "token", "secret"))
     got = "" if secret or len(shown) > 80 or isinstance(fault["input"], dict) else f", got {shown}"
     return f"{key}: {rule}{got}{told}"

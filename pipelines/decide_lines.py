@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
@@ -42,9 +43,13 @@ def decide_files(
     """
     schema = load_decision_schema(schema_path)
     lines = _open_input(source)
-    with _open_output(target) as answers:
+    _check_output(target, source)
+    with ExitStack() as outputs:
+        to_stdout = outputs.enter_context(_stdout_for_answers())
         try:
             ready = warm(schema, config)
+            # A file is emptied only when all is ready to fill it.
+            answers = to_stdout if target is None else outputs.enter_context(_open_output(target))
             decider = Decider(
                 ready.plan, ready.engine, max_in_flight=config.max_in_flight, read_timeout_s=config.read_timeout_s
             )
@@ -176,12 +181,24 @@ def _open_input(path: Path | None) -> IO[bytes]:
         raise ConfigError(f"--in {path}: {error.strerror}") from None
 
 
-def _open_output(path: Path | None) -> IO[str]:
+def _check_output(path: Path | None, source: Path | None) -> None:
+    """Refuse an output that cannot be written, or that is the input, before the engine takes its minute to start."""
+    if path is None:
+        return
+    if source is not None and path.exists() and path.samefile(source):
+        raise ConfigError(f"--out {path} is the file that --in reads: it would be emptied before it is read")
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise ConfigError(f"--out {path}: a file in a folder that exists is needed")
+
+
+def _open_output(path: Path) -> IO[str]:
     try:
-        if path is not None:
-            return path.open("w", encoding="utf-8")
+        return path.open("w", encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"--out {path}: {error.strerror}") from None
+
+
+def _stdout_for_answers() -> IO[str]:
     # Engines, and their native parts, print to file descriptor 1: from here on that is stderr, and only answers go out.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

@@ -87,6 +87,9 @@ FAULTS = [
     ({"limits.dead_letters.share": 0}, "limits.dead_letters.share: Input should be greater than 0, got 0"),
     ({"limits.dead_letters.share": "half"}, "limits.dead_letters.share: Input should be a valid number"),
     ({"engine.kind": "gpt"}, "engine.kind: Input should be 'vllm', 'transformers' or 'instant', got 'gpt'"),
+    ({"kafka.bootstrap_servers": "http://x:9092"}, "is no host:port, got 'http://x:9092'"),
+    ({"kafka.bootstrap_servers": "a:9092,b"}, "is no host:port, got 'b'"),
+    ({"kafka.bootstrap_servers": "x:99999"}, "is no host:port, got 'x:99999'"),
     ({"kafka.security_protocol": "SASL_SSL"}, "needs sasl_mechanism, sasl_username and sasl_password_file"),
 ]
 
@@ -110,6 +113,7 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
         {"kafka.sasl_password": "hunter2"},
         {"registry.urls": ["http://x"], "registry.token_file": ["hunter2"]},
         {"kafka.sasl_password_file": ["hunter2"]},
+        {"registry.urls": ["http://me:hunter2@x"]},
     ],
 )
 def test_what_may_be_a_secret_is_not_repeated(tmp_path: Path, changes: dict[str, Any]) -> None:

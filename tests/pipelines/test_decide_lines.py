@@ -181,6 +181,29 @@ def test_a_missing_input_file_ends_with_2(folder: Path) -> None:
     assert b"--in no-such-file: No such file or directory" in done.stderr
 
 
+def test_an_output_that_is_the_input_is_refused_and_kept(folder: Path) -> None:
+    lines = folder / "lines.jsonl"
+    lines.write_bytes(b'{"text": "a"}\n')
+    done = command(folder, "--in", str(lines), "--out", str(lines))
+    assert done.returncode == 2
+    assert b"is the file that --in reads" in done.stderr
+    assert lines.read_bytes() == b'{"text": "a"}\n'
+
+
+def test_an_output_file_is_kept_when_the_model_is_refused(folder: Path) -> None:
+    (folder / "model" / "tokenizer.json").unlink()
+    (folder / "out.jsonl").write_bytes(b"precious")
+    done = command(folder, "--out", str(folder / "out.jsonl"), given=b'{"text": "a"}')
+    assert done.returncode == 2
+    assert (folder / "out.jsonl").read_bytes() == b"precious"
+
+
+def test_an_output_in_no_folder_is_refused(folder: Path) -> None:
+    done = command(folder, "--out", str(folder / "nowhere" / "out.jsonl"))
+    assert done.returncode == 2
+    assert b"a file in a folder that exists is needed" in done.stderr
+
+
 def test_a_person_who_types_gets_each_answer_before_the_next_line(folder: Path) -> None:
     fixed = ["decide", str(folder / "questions.yaml"), "--model", str(folder / "model"), "--engine", "instant"]
     with subprocess.Popen(
