@@ -54,7 +54,7 @@ def style_for(schema: DecisionSchema, model: str) -> Style:
         raise EngineNotCapable(
             f"checkpoint {Path(model).name!r} was trained on decision schema {card.schema_name!r} version "
             f"{card.schema_version} (plans {', '.join(card.plan_hashes)}) and knows no other; schema {schema.name!r} "
-            f"version {schema.version} has plan {asked}. Set engine.model to a general model, "
+            f"version {schema.version} has plan {asked}. Set engine.model (decide: --model) to a general model, "
             "or train a checkpoint on these questions."
         )
     return card.style

@@ -14,7 +14,7 @@ from kafka.errors import (
     KafkaTimeoutError,
     SaslAuthenticationFailedError,
 )
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from slotstream.operators.kafka.headers import PREFIX
 from slotstream.schemas.errors import BrokerError, ConfigError
@@ -60,6 +60,15 @@ class KafkaConfig(BaseModel):
         pattern=r"[a-z][a-z0-9_-]*$",
         description="First word of our header names.",
     )
+
+    @field_validator("bootstrap_servers")
+    @classmethod
+    def _names_brokers(cls, value: str) -> str:
+        for server in map(str.strip, value.split(",")):
+            host, _, port = server.rpartition(":")
+            if not host or "/" in host or not port.isdecimal() or not 0 < int(port) < 65_536:
+                raise ValueError(f"a broker is no host:port, got {server!r}")
+        return value
 
     @model_validator(mode="after")
     def _login_is_whole(self) -> Self:

@@ -63,7 +63,7 @@ def test_other_questions_are_refused_with_what_to_do(tmp_path: Path, other: Any)
         f"checkpoint {tmp_path.name!r} was trained on decision schema 'example' version 3",
         "0123456789abcdef",
         f"version {other.version} has plan {plan_hash(other, 'compact')}",
-        "Set engine.model to a general model, or train a checkpoint",
+        "Set engine.model (decide: --model) to a general model, or train a checkpoint",
     ):
         assert part in message
 
