@@ -46,11 +46,14 @@ def warm(schema: DecisionSchema, config: EngineConfig) -> Warm:
     """
     key = (schema.hash, config.config_hash)
     with _lock:
+        known, model = _warm.get(key), config.model_folder
+        if known is None:
+            style_for(
+                schema, model
+            )  # a checkpoint that knows other questions is refused before it takes a minute to load
         engine = engine_for(config)
-        known = _warm.get(key)
         if known is not None and known.engine is engine:
             return known
-        model = config.model_folder
         plan = compile_plan(
             schema,
             PlanTokenizer.from_model(model),

@@ -102,7 +102,7 @@ class Stream:
             for name in ("in", "decided", "review", "dead")
         }
         write_tiny_tokenizer(folder / "model")
-        (folder / "questions.yaml").write_text(yaml.safe_dump(questions))
+        (folder / "questions.yaml").write_text(yaml.safe_dump(questions, sort_keys=False))
         data: dict[str, Any] = {
             "kafka": {"bootstrap_servers": bootstrap},
             "input": {
