@@ -29,8 +29,21 @@ LINE_LIMIT = 300
 LONGER: dict[str, int] = {}  # path -> its own limit; each needs a reason in a comment
 
 # A host of a package registry in a file ties the project to it; an installation chooses its own.
-REGISTRIES = ["pypi.org", "pythonhosted.org", "repo1.maven.org", "repo.maven.apache.org", "download.pytorch.org"]
-REGISTRIES += ["registry.npmjs.org", "crates.io", "proxy.golang.org", "conda.anaconda.org"]
+# (In parts, so that this file names none either.)
+REGISTRIES = [
+    ".".join(parts)
+    for parts in (
+        ("pypi", "org"),
+        ("pythonhosted", "org"),
+        ("repo1", "maven", "org"),
+        ("repo", "maven", "apache", "org"),
+        ("download", "pytorch", "org"),
+        ("registry", "npmjs", "org"),
+        ("crates", "io"),
+        ("proxy", "golang", "org"),
+        ("conda", "anaconda", "org"),
+    )
+]
 OUTSIDE = re.compile(r"(?<![\w-])(\.\./)?shared/[\w.]")
 MAY_NAME_OUTSIDE = {"Makefile", ".ci/run"}
 THIS_FILE = "tests/test_layout.py"
