@@ -46,18 +46,16 @@ def warm(schema: DecisionSchema, config: EngineConfig) -> Warm:
     """
     key = (schema.hash, config.config_hash)
     with _lock:
-        known, model = _warm.get(key), config.model_folder
-        if known is None:
-            style_for(
-                schema, model
-            )  # a checkpoint that knows other questions is refused before it takes a minute to load
-        engine = engine_for(config)
-        if known is not None and known.engine is engine:
+        known = _warm.get(key)
+        if known is not None and known.engine is engine_for(config):
             return known
+        model = config.model_folder
+        style = style_for(schema, model)  # first: a checkpoint of other questions is refused before a minute of loading
+        engine = engine_for(config)
         plan = compile_plan(
             schema,
             PlanTokenizer.from_model(model),
-            style=style_for(schema, model),
+            style=style,
             max_model_len=engine.info.max_model_len,
             canvas_length=engine.info.canvas_length,
             vocab_size=engine.info.vocab_size,
