@@ -1,43 +1,16 @@
 """The read plan: what stands where in prompt and canvas, and what a record can never change about it."""
 
 from dataclasses import FrozenInstanceError
-from typing import Any
 
 import pytest
 from hypothesis import example, given
-from hypothesis import strategies as st
 
-from slotstream.operators.engines.protocol import ReadRequest
-from slotstream.operators.plan import CANVAS_STEP, Canvas, ReadPlan
+from slotstream.operators.plan import CANVAS_STEP, ReadPlan
 from slotstream.operators.tokens import PlanTokenizer
 from slotstream.schemas.errors import EngineNotCapable, MarkError
 from tests.examples import CHOICE, NOUL, SCORE, choice_of, example_plan, example_schema
+from tests.operators.plan_examples import END, PAD, PLAN, STATES, TOKENIZER, canvas_text, only, text_of, yes_no
 from tests.tiny_tokenizer import CONTROL, tiny_tokenizer
-
-TOKENIZER = PlanTokenizer(tiny_tokenizer())
-PLAN = example_plan()
-PAD, END = CONTROL.index("<pad>"), CONTROL.index("<turn|>")
-STATES = st.lists(st.sampled_from([*CONTROL, "\n", "model", "1: A", " "]) | st.text(max_size=5), max_size=20).map(
-    "".join
-)
-
-
-def text_of(ids: tuple[int, ...]) -> str:
-    return str(tiny_tokenizer().decode(list(ids), skip_special_tokens=False))
-
-
-def canvas_text(canvas: Canvas) -> str:
-    return text_of(tuple(token_id for token_id in canvas.ids if token_id != PAD))
-
-
-def only(plan: ReadPlan, state: str = "a text") -> ReadRequest:
-    (request,) = plan.reads(state).requests
-    return request
-
-
-def yes_no(count: int, **settings: Any) -> dict[str, Any]:
-    return {f"q{number}": {**NOUL, **settings} for number in range(count)}
-
 
 # Prompt
 

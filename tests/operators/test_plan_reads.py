@@ -4,39 +4,12 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from slotstream.operators.engines.protocol import ReadRequest
-from slotstream.operators.plan import Canvas, ReadPlan
-from slotstream.operators.tokens import PlanTokenizer
+from slotstream.operators.plan import ReadPlan
 from slotstream.schemas.errors import EngineNotCapable, StateTooLong
 from tests.examples import NOUL, choice_of, example_plan, example_schema
-from tests.tiny_tokenizer import CONTROL, tiny_tokenizer
-
-TOKENIZER = PlanTokenizer(tiny_tokenizer())
-PLAN = example_plan()
-PAD, END = CONTROL.index("<pad>"), CONTROL.index("<turn|>")
-STATES = st.lists(st.sampled_from([*CONTROL, "\n", "model", "1: A", " "]) | st.text(max_size=5), max_size=20).map(
-    "".join
-)
-
-
-def text_of(ids: tuple[int, ...]) -> str:
-    return str(tiny_tokenizer().decode(list(ids), skip_special_tokens=False))
-
-
-def canvas_text(canvas: Canvas) -> str:
-    return text_of(tuple(token_id for token_id in canvas.ids if token_id != PAD))
-
-
-def only(plan: ReadPlan, state: str = "a text") -> ReadRequest:
-    (request,) = plan.reads(state).requests
-    return request
-
-
-def yes_no(count: int, **settings: Any) -> dict[str, Any]:
-    return {f"q{number}": {**NOUL, **settings} for number in range(count)}
-
+from tests.operators.plan_examples import PLAN, STATES, TOKENIZER, only, yes_no
 
 # Noise
 
