@@ -3,7 +3,7 @@
 import hashlib
 import json
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, TypeAlias
 
@@ -19,9 +19,12 @@ from slotstream.operators.outcome import Dead, Decided, Forwarded, Outcome, rout
 from slotstream.operators.warm import Warm, warm
 from slotstream.schemas.decision import DecisionSchema
 from slotstream.schemas.errors import EngineError
+from slotstream.schemas.label import Route
 from slotstream.schemas.record import Message, Origin, Record
 
 __all__ = ["Decide", "DecideFn", "record_of_fields"]
+
+_TOGETHER = 8  # records that are handed to the engine in one go, and the least share of the bound that may wait for it
 
 
 # What Beam would infer from `process` is WindowedValue, which is how an outcome leaves, not what leaves.
@@ -42,6 +45,7 @@ class DecideFn(beam.DoFn):  # type: ignore[misc]
         self._decider: Decider | None = None
         # (timestamp, windows) of what is in flight, oldest first: outcomes leave in a later call than records enter.
         self._context: deque[tuple[Any, Any]] = deque()
+        self._counted: Counter[Route] = Counter()
         self._counters = {route: Metrics.counter("slotstream", route) for route in ("decided", "review", "dead")}
 
     def setup(self) -> None:
@@ -55,6 +59,7 @@ class DecideFn(beam.DoFn):  # type: ignore[misc]
             self._ready.engine,
             max_in_flight=self._config.max_in_flight,
             read_timeout_s=self._config.read_timeout_s,
+            together=min(_TOGETHER, max(1, self._config.max_in_flight // _TOGETHER)),
             clock=self._clock,
         )
 
@@ -71,6 +76,8 @@ class DecideFn(beam.DoFn):  # type: ignore[misc]
     def finish_bundle(self) -> Iterator[WindowedValue]:
         assert self._decider is not None
         yield from self._emit(self._decider.drain())
+        for route, count in self._counted.items():
+            self._counters[route].inc(count)
 
     def teardown(self) -> None:
         self._abandon()
@@ -78,7 +85,7 @@ class DecideFn(beam.DoFn):  # type: ignore[misc]
     def _emit(self, outcomes: Iterator[Outcome]) -> Iterator[WindowedValue]:
         try:
             for outcome in outcomes:
-                self._counters[route_of(outcome)].inc()
+                self._counted[route_of(outcome)] += 1
                 yield WindowedValue(outcome, *self._context.popleft())
         except EngineError:
             self._abandon()
@@ -91,6 +98,7 @@ class DecideFn(beam.DoFn):  # type: ignore[misc]
             self._decider.abandon()
             self._decider = None
         self._context.clear()
+        self._counted.clear()
 
 
 _Routed: TypeAlias = (

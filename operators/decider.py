@@ -2,9 +2,10 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import islice
 from typing import NoReturn
 
 from slotstream.operators.engines.protocol import Engine, ReadRequest, ReadResult
@@ -12,7 +13,7 @@ from slotstream.operators.outcome import Dead, Decided, Forwarded, Outcome
 from slotstream.operators.plan import ReadPlan
 from slotstream.operators.reading import is_finite, labels_from_reads
 from slotstream.operators.route import review_reasons
-from slotstream.schemas.errors import EngineError, ReadNotFinite, ReadTimeout, RecordError
+from slotstream.schemas.errors import EngineError, ReadNotFinite, ReadTimeout, RecordError, StateTooLong
 from slotstream.schemas.label import Decision
 from slotstream.schemas.record import Record
 
@@ -21,24 +22,23 @@ __all__ = ["Decider", "probe_reads"]
 
 @dataclass(slots=True)
 class _InFlight:
-    """A record whose reads run, or (without reads) an outcome that waits for its turn."""
+    """A record whose reads run or will start soon, or (without reads) an outcome that waits for its turn."""
 
     outcome: Outcome | None
+    size: int = 1  # how much of `max_in_flight` it takes
     record: Record | None = None
+    state: str = ""
     requests: tuple[ReadRequest, ...] = ()
-    futures: list["Future[ReadResult]"] = field(default_factory=list)
+    futures: Sequence["Future[ReadResult]"] = ()
     truncated: bool = False
-
-    @property
-    def size(self) -> int:
-        return len(self.futures) or 1
 
 
 class Decider:
     """Turns records into outcomes, many at a time, in order, each with its own error.
 
     Call `add` for every record and `drain` at the end of a bundle; both yield outcomes that are ready, oldest first.
-    Back-pressure: with `max_in_flight` reads in flight, `add` first waits for the oldest record.
+    Back-pressure: with `max_in_flight` reads in flight, `add` first waits for the oldest record. The reads of
+    `together` records start at once; those of fewer start when the oldest of them is waited for.
 
     A slow read is blamed on its record only when the engine finished other reads meanwhile; the time counts from when
     the record became the oldest in flight, so that a long queue before a slow engine is nobody's fault.
@@ -46,6 +46,7 @@ class Decider:
     Args:
         max_in_flight: reads in flight; a record has one a canvas and draw (and counts as one when it needs none).
         read_timeout_s: how long the oldest record may take.
+        together: records that are tokenized and handed to the engine in one go: that costs half of one by one.
         clock: Unix seconds, for `decided_at_ms`.
         monotonic: seconds, to see that the process itself was stopped while it waited.
     """
@@ -57,17 +58,22 @@ class Decider:
         *,
         max_in_flight: int,
         read_timeout_s: float,
+        together: int = 1,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._plan = plan
         self._schema_hash = plan.schema.hash  # computed anew each time: not once a record
         self._engine = engine
+        self._engine_name = f"{engine.info.name} {engine.info.version}"
         self._max_in_flight = max_in_flight
         self._read_timeout_s = read_timeout_s
+        self._together = together
+        self._reads_a_record = plan.reads_a_record
         self._clock = clock
         self._monotonic = monotonic
         self._queue: deque[_InFlight] = deque()
+        self._not_started: list[_InFlight] = []  # the youngest of the queue
         self._in_flight = 0
 
     def add(self, item: Record | Dead | Forwarded) -> Iterator[Outcome]:
@@ -78,9 +84,13 @@ class Decider:
         """
         while self._in_flight >= self._max_in_flight:
             yield self._settle_oldest()
-        entry = self._start(item)
+        entry = self._entered(item)
         self._queue.append(entry)
         self._in_flight += entry.size
+        if entry.record is not None:
+            self._not_started.append(entry)
+            if len(self._not_started) >= self._together:
+                self._start()
         while self._queue and self._is_ready(self._queue[0]):
             yield self._settle_oldest()
 
@@ -99,24 +109,48 @@ class Decider:
             for future in entry.futures:
                 future.cancel()
         self._queue.clear()
+        self._not_started.clear()
         self._in_flight = 0
 
-    def _start(self, item: Record | Dead | Forwarded) -> _InFlight:
+    def _entered(self, item: Record | Dead | Forwarded) -> _InFlight:
         if not isinstance(item, Record):
-            return _InFlight(outcome=item)
+            return _InFlight(item)
         try:
-            planned = self._plan.reads(self._plan.schema.state.render(item.fields))
+            state = self._plan.schema.state.render(item.fields)
         except RecordError as error:
-            return _InFlight(outcome=Dead(item.message, error))
-        futures = self._engine.submit(planned.requests)
-        return _InFlight(None, item, planned.requests, futures, planned.truncated)
+            return _InFlight(Dead(item.message, error))
+        return _InFlight(None, self._reads_a_record, item, state)
+
+    def _start(self) -> None:
+        """Start the reads of all that were not started yet."""
+        requests: list[ReadRequest] = []
+        for entry, planned in zip(
+            self._not_started, self._plan.reads_of_all([entry.state for entry in self._not_started]), strict=True
+        ):
+            if isinstance(planned, StateTooLong):
+                assert entry.record is not None
+                entry.outcome = Dead(entry.record.message, planned)
+            else:
+                entry.requests, entry.truncated = planned.requests, planned.truncated
+                requests += planned.requests
+        futures = iter(self._engine.submit(requests))
+        for entry in self._not_started:
+            entry.futures = list(islice(futures, len(entry.requests)))
+        self._not_started.clear()
 
     @staticmethod
     def _is_ready(entry: _InFlight) -> bool:
-        return all(future.done() for future in entry.futures)
+        if entry.outcome is not None:
+            return True
+        futures = entry.futures
+        if len(futures) == 1:
+            return futures[0].done()
+        return bool(futures) and all(future.done() for future in futures)
 
     def _settle_oldest(self) -> Outcome:
         entry = self._queue[0]
+        if entry.outcome is None and not entry.futures:
+            self._start()
         outcome = entry.outcome or self._settle(entry)
         self._in_flight -= self._queue.popleft().size
         return outcome
@@ -126,13 +160,14 @@ class Decider:
         assert record is not None
         try:
             results = self._wait(entry.futures)
-            if not is_finite(results):
-                results = self._read_again_alone(entry)
-            labels = labels_from_reads(self._plan, results)
+            try:
+                labels = labels_from_reads(self._plan, results)
+            except ReadNotFinite:
+                labels = labels_from_reads(self._plan, self._read_again_alone(entry))
         except RecordError as error:
             return Dead(record.message, error)
         reasons = review_reasons(self._plan.schema, labels)
-        schema, info = self._plan.schema, self._engine.info
+        schema = self._plan.schema
         decision = Decision(
             id=record.message.origin.decision_id(self._schema_hash),
             route="review" if reasons else "decided",
@@ -141,8 +176,8 @@ class Decider:
             schema_name=schema.name,
             schema_version=schema.version,
             schema_hash=self._schema_hash,
-            model=info.model,
-            engine=f"{info.name} {info.version}",
+            model=self._engine.info.model,
+            engine=self._engine_name,
             prompt_hash=self._plan.prompt_hash,
             draws=schema.draws,
             truncated=entry.truncated,
@@ -150,7 +185,7 @@ class Decider:
         )
         return Decided(record, decision)
 
-    def _wait(self, futures: list["Future[ReadResult]"]) -> list[ReadResult]:
+    def _wait(self, futures: Sequence["Future[ReadResult]"]) -> list[ReadResult]:
         if all(future.done() for future in futures):
             return [future.result() for future in futures]
         finished_before = self._engine.finished

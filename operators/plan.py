@@ -5,6 +5,7 @@ import json
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from slotstream.operators.engines.protocol import ReadRequest
 from slotstream.operators.marks import Marks, choose_marks
@@ -91,13 +92,33 @@ class ReadPlan:
         """All canvases, in the order in which `reads` asks them."""
         return tuple(canvas for prompt in self.prompts for canvas in prompt.canvases)
 
+    @property
+    def reads_a_record(self) -> int:
+        """Requests that `reads` makes of any state."""
+        return len(self.canvases) * self.schema.draws
+
     def reads(self, state: str) -> PlannedReads:
         """The reads of one record's state. Pure: the same state gives the same noise, so a replay reads the same.
 
         Raises:
             StateTooLong: more tokens than `state_budget`, and the schema says not to cut.
         """
-        ids = self._tokenizer.encode(state)
+        (planned,) = self.reads_of_all([state])
+        if isinstance(planned, StateTooLong):
+            raise planned
+        return planned
+
+    def reads_of_all(self, states: Sequence[str]) -> list[PlannedReads | StateTooLong]:
+        """`reads` of every state, its error in its place; tokenizing many together takes half the time."""
+        planned: list[PlannedReads | StateTooLong] = []
+        for ids in self._tokenizer.encode_all(states):
+            try:
+                planned.append(self._planned(ids))
+            except StateTooLong as error:
+                planned.append(error)
+        return planned
+
+    def _planned(self, ids: list[int]) -> PlannedReads:
         truncated = len(ids) > self.state_budget
         if truncated:
             ids = self._cut(ids)
@@ -105,7 +126,7 @@ class ReadPlan:
         for prompt in self.prompts:
             behind = (*ids, *prompt.suffix_ids)
             prompt_ids = prompt.prefix_ids + behind
-            digest = hashlib.sha256(prompt.prefix_bytes)
+            digest = _digest(prompt.prefix_bytes).copy()
             digest.update(array("I", behind).tobytes())
             for canvas in prompt.canvases:
                 for draw in range(self.schema.draws):
@@ -134,13 +155,18 @@ class ReadPlan:
         return ids[:first] + ids[len(ids) - (budget - first) :]
 
 
+@lru_cache(maxsize=64)  # the prefix is most of a prompt, and the same for every record
+def _digest(prefix_bytes: bytes) -> "hashlib._Hash":
+    return hashlib.sha256(prefix_bytes)
+
+
 def _seed(canvas: Canvas, prompt_digest: "hashlib._Hash", draw: int, vocab_size: int) -> tuple[int, ...]:
     """The canvas with noise in its slots: uniform over the vocabulary, from a hash of (prompt ids, draw, position)."""
     ids = list(canvas.ids)
-    for slot in canvas.slots:
+    for position in canvas.positions:
         digest = prompt_digest.copy()
-        digest.update(draw.to_bytes(4, "little") + slot.position.to_bytes(4, "little"))
-        ids[slot.position] = int.from_bytes(digest.digest()[:8], "little") % vocab_size
+        digest.update(draw.to_bytes(4, "little") + position.to_bytes(4, "little"))
+        ids[position] = int.from_bytes(digest.digest()[:8], "little") % vocab_size
     return tuple(ids)
 
 

@@ -1,8 +1,7 @@
 """From what the engine read to the labels of a record: pure arithmetic."""
 
-import math
 from collections.abc import Sequence
-from math import isnan
+from math import exp, fsum, isnan, log
 
 from slotstream.operators.engines.protocol import ReadResult
 from slotstream.operators.plan import ReadPlan
@@ -59,10 +58,11 @@ def label_from_read(question: Question, draws: Sequence[Sequence[float]], *, mas
     Raises:
         MassTooLow: the marks hold less than `mass_floor` of the probability.
     """
-    over_vocabulary = list(map(math.exp, draws[0]))
-    if len(draws) > 1:
-        over_vocabulary = [math.fsum(map(math.exp, option)) / len(draws) for option in zip(*draws, strict=True)]
-    total = math.fsum(over_vocabulary)
+    if len(draws) == 1:
+        over_vocabulary = [exp(option) for option in draws[0]]
+    else:
+        over_vocabulary = [fsum(map(exp, option)) / len(draws) for option in zip(*draws, strict=True)]
+    total = fsum(over_vocabulary)
     mass = min(total, 1.0)  # an engine's rounding may lift it just above
     if mass < mass_floor or mass == 0.0:
         raise MassTooLow(
@@ -70,7 +70,7 @@ def label_from_read(question: Question, draws: Sequence[Sequence[float]], *, mas
             f"{mass_floor:g}: the model would answer something that no option names"
         )
     probabilities = [p / total for p in over_vocabulary]
-    highest, second = sorted(probabilities)[:-3:-1]
+    *_, second, highest = sorted(probabilities)
     top = probabilities.index(highest)
     value, level = _value(question, probabilities, top)
     return Label(
@@ -81,7 +81,7 @@ def label_from_read(question: Question, draws: Sequence[Sequence[float]], *, mas
         probability=_rounded(highest),
         mass=_rounded(mass),
         margin=_rounded(highest - second),
-        entropy=_rounded(-math.fsum([p * math.log(p) for p in probabilities if p > 0])) + 0.0,
+        entropy=_rounded(-fsum([p * log(p) for p in probabilities if p > 0])) + 0.0,
         probabilities=dict(zip(question.options, [round(p * _STEPS) / _STEPS for p in probabilities], strict=True)),
     )
 
@@ -91,4 +91,4 @@ def _value(question: Question, probabilities: Sequence[float], top: int) -> tupl
         return top == 0, None
     if question.type == "choice":
         return question.options[top], None
-    return _rounded(math.fsum([i * p for i, p in enumerate(probabilities)])), question.options[top]
+    return _rounded(fsum([i * p for i, p in enumerate(probabilities)])), question.options[top]

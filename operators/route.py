@@ -14,8 +14,11 @@ def review_reasons(schema: DecisionSchema, labels: Sequence[Label]) -> tuple[Rea
     """Every threshold that a label does not reach, in question order; empty when the record is decided."""
     reasons = []
     for question, label in zip(schema.questions, labels, strict=True):
+        least = question.thresholds
+        if label.probability >= least.probability and label.margin >= least.margin and label.mass >= least.mass:
+            continue
         for metric in _METRICS:
-            value, threshold = getattr(label, metric), getattr(question.thresholds, metric)
+            value, threshold = getattr(label, metric), getattr(least, metric)
             if value < threshold:
                 reasons.append(Reason(question.id, metric, value, threshold))
     return tuple(reasons)

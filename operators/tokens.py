@@ -61,9 +61,19 @@ class PlanTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Token ids of `text` as data: no special tokens are added, and none is recognised in it."""
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        if self._never.isdisjoint(ids):
-            return ids
+        return self.encode_all([text])[0]
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` of every text. Many at once use all cores, and other Python threads run meanwhile."""
+        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        all_ids: list[list[int]] = [encoding.ids for encoding in encodings]
+        for number, ids in enumerate(all_ids):
+            if not self._never.isdisjoint(ids):
+                all_ids[number] = self._encode_suspect(texts[number])
+        return all_ids
+
+    def _encode_suspect(self, text: str) -> list[int]:
+        """For a text in which the tokenizer found a control token."""
         # Cut behind the first character of every control token's text: no piece holds a whole one then.
         cuts = [match.start() + 1 for match in self._control_text.finditer(text)]
         ids = self._encode_pieces([text[start:end] for start, end in pairwise([0, *cuts, len(text)])])
@@ -74,7 +84,7 @@ class PlanTokenizer:
 
     def _encode_pieces(self, pieces: Sequence[str]) -> list[int]:
         different = list(dict.fromkeys(pieces))  # a text that attacks by the megabyte repeats itself
-        encodings = self._tokenizer.encode_batch(different, add_special_tokens=False)
+        encodings = self._tokenizer.encode_batch_fast(different, add_special_tokens=False)
         ids = {piece: encoding.ids for piece, encoding in zip(different, encodings, strict=True)}
         return [token_id for piece in pieces for token_id in ids[piece]]
 

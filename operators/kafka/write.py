@@ -1,5 +1,8 @@
 """From Beam to the three output topics: send in `process`, check every acknowledgement in `finish_bundle`."""
 
+import time
+from collections.abc import Callable
+
 import apache_beam as beam
 from apache_beam.metrics import Metrics
 
@@ -12,24 +15,37 @@ from slotstream.operators.kafka.source import SourceConfig
 from slotstream.operators.kafka.writer import BatchWriter
 from slotstream.schemas.errors import BrokerError
 
-__all__ = ["WriteFn", "WriteTopic"]
+__all__ = ["CHECK_EVERY_S", "WriteFn", "WriteTopic"]
+
+CHECK_EVERY_S = 0.01
+"""Far below the shortest session timeout, far above the time between two records."""
 
 
 class WriteFn(beam.DoFn):  # type: ignore[misc]
     """`Outgoing` in, nothing out. When `finish_bundle` returns, every record of the bundle is acknowledged.
 
-    Before each send and before the last wait it asks the session whether this process is still a member of its group:
-    a process that was stopped for longer than the session timeout writes nothing of what it had in flight.
+    Before a send and before the last wait it asks the session whether this process is still a member of its group: a
+    process that was stopped for longer than the session timeout writes nothing of what it had in flight. It asks when
+    the last answer is older than `CHECK_EVERY_S`, which after such a stop it is.
     """
 
     def __init__(
-        self, kafka: KafkaConfig, source: SourceConfig, sink: SinkConfig, stamp: Stamp, *, fenced: bool
+        self,
+        kafka: KafkaConfig,
+        source: SourceConfig,
+        sink: SinkConfig,
+        stamp: Stamp,
+        *,
+        fenced: bool,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._kafka = kafka
         self._source = source
         self._sink = sink
         self._stamp = stamp
         self._fenced = fenced
+        self._monotonic = monotonic
+        self._check_again_at = 0.0
         self._producers: Producers
         self._session: ConsumerSession | None
         self._writer: BatchWriter | None = None
@@ -49,10 +65,12 @@ class WriteFn(beam.DoFn):  # type: ignore[misc]
         self._producers = producers_for(self._kafka, self._sink)
         self._session = session_for(self._kafka, self._source) if self._fenced else None
         self._writer = BatchWriter(self._producers, self._sink, self._stamp, self._source.topic)
+        self._check_again_at = 0.0
 
     def process(self, element: Outgoing) -> None:
         assert self._writer is not None
-        self._check_member()
+        if self._monotonic() >= self._check_again_at:
+            self._check_member()
         self._writer.send(element)
 
     def finish_bundle(self) -> None:
@@ -71,6 +89,7 @@ class WriteFn(beam.DoFn):  # type: ignore[misc]
         except BrokerError:
             self._producers.close()  # what is not sent yet stays unsent
             raise
+        self._check_again_at = self._monotonic() + CHECK_EVERY_S
 
 
 class WriteTopic(beam.PTransform):  # type: ignore[misc]

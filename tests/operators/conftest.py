@@ -29,9 +29,12 @@ def plan() -> ReadPlan:
 
 @pytest.fixture
 def instant_config(tmp_path: Path) -> Iterator[EngineConfig]:
-    """An instant engine whose checkpoint folder holds a tokenizer and nothing else; discarded after the test."""
+    """An instant engine whose checkpoint folder holds a tokenizer and nothing else; discarded after the test.
+
+    Its bound is so small that no record waits for others before its reads start.
+    """
     folder = write_tiny_tokenizer(tmp_path / "checkpoint")
-    config = EngineConfig(kind="instant", model=str(folder), read_timeout_s=0.5)
+    config = EngineConfig(kind="instant", model=str(folder), read_timeout_s=0.5, max_in_flight=8)
     yield config
     host.discard(config)
 

@@ -106,6 +106,51 @@ def test_the_bound_counts_reads_so_that_draws_count_each() -> None:
     assert len(engine.held) == 6
 
 
+def test_reads_of_several_records_start_together_and_of_fewer_when_they_are_waited_for() -> None:
+    engine = HeldEngine()
+    made = decider(engine, together=3, read_timeout_s=SHORT_S, monotonic=meanwhile(lambda: engine.finish(9)))
+    first, second, third, fourth = records("a", "b", "c", "d")
+    assert list(made.add(first)) == list(made.add(dead(9))) == list(made.add(second)) == []
+    assert engine.held == []
+    assert list(made.add(third)) == []
+    assert len(engine.held) == 3
+    assert list(made.add(fourth)) == []
+    engine.finish(3)
+    assert codes(made.drain()) == ["0 decided", "9 decode_error", "1 decided", "2 decided", "3 decided"]
+
+
+def test_what_waits_for_others_counts_towards_the_bound() -> None:
+    engine = HeldEngine()
+    made = decider(engine, together=9, max_in_flight=2, read_timeout_s=SHORT_S, monotonic=meanwhile(engine.finish))
+    first, second, third = records("a", "b", "c")
+    assert list(made.add(first)) == list(made.add(second)) == []
+    assert codes(made.add(third)) == ["0 decided"]
+
+
+@given(together=st.integers(1, 7), kinds=st.lists(st.sampled_from(["x", "too long " * 99, None]), max_size=15))
+def test_together_or_one_by_one_the_outcomes_are_the_same(together: int, kinds: list[str | None]) -> None:
+    plan = example_plan(max_model_len=480)  # leaves about a hundred
+    asked = records(*kinds)
+    one_by_one, batched = (
+        all_of(decider(InstantEngine(), plan, together=n, clock=lambda: 1.0), asked) for n in (1, together)
+    )
+    assert codes(batched) == [
+        f"{n} {'decided' if kind == 'x' else 'state_too_long' if kind else 'state_empty'}"
+        for n, kind in enumerate(kinds)
+    ]
+    assert list(map(repr, batched)) == list(map(repr, one_by_one))
+
+
+def test_reads_that_have_not_started_are_forgotten_with_their_bundle() -> None:
+    engine = HeldEngine()
+    made = decider(engine, together=2)
+    first, second = records("a", "b")
+    assert list(made.add(first)) == []
+    made.abandon()
+    assert list(made.add(second)) == []
+    assert engine.held == []
+
+
 def test_messages_that_need_no_read_count_too_so_that_the_queue_is_bounded() -> None:
     engine = HeldEngine()
     made = decider(engine, max_in_flight=3, read_timeout_s=SHORT_S, monotonic=meanwhile(engine.finish))
