@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from slotstream.operators.finding import Finding
+from slotstream.operators.finding import Finding, Level
 from slotstream.operators.registry import RegisteredSchema, RegistryConfig, shared_registry
 from slotstream.operators.registry_file import FileRegistry
 from slotstream.pipelines.config import PipelineConfig
@@ -48,7 +48,8 @@ def _input(subject: str, writer: WriterSchema, schema: DecisionSchema) -> Iterat
     missing = [path for path in schema.state.paths if lacks(writer.root, path.split("."))]
     for path in missing:
         message = f"schema {writer.title} has no field {path!r}, which the decision schema's state needs"
-        yield Finding("error", f"subject {subject}", message, "correct the decision schema's state")
+        level: Level = "error" if schema.state.absent == "dead" else "warning"
+        yield Finding(level, f"subject {subject}", message, "correct the decision schema's state")
     if not missing:
         yield Finding("ok", f"subject {subject}", f"schema {writer.title} has every field that is asked about")
 

@@ -6,6 +6,7 @@ adds what a stream needs: how a record becomes the text, and from which certaint
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -15,8 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from slotstream.schemas.errors import ConfigError, DecisionSchemaError
 from slotstream.schemas.fields import DecisionFields
 from slotstream.schemas.question import ChoiceQuestion, NoulQuestion, Question, ScoreQuestion, Thresholds
+from slotstream.schemas.schema_faults import schema_faults
 from slotstream.schemas.state import StateTemplate
-from slotstream.schemas.strict_yaml import parse_yaml
+from slotstream.schemas.strict_yaml import parse_yaml, written
 
 __all__ = [
     "ChoiceQuestion",
@@ -29,6 +31,8 @@ __all__ = [
     "parse_decision_schema",
 ]
 
+_NAME = r"^[A-Za-z0-9_.-]{1,80}$"
+
 
 class DecisionSchema(BaseModel):
     """Questions about one kind of record. Two hashes name it:
@@ -39,7 +43,7 @@ class DecisionSchema(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = Field(description="Short name, stands on every record.", pattern=r"^[A-Za-z0-9_.-]{1,80}$")
+    name: str = Field(description="Short name, stands on every record.", pattern=_NAME)
     version: str = Field("1", description="Version of the questions, stands on every record.")
     instructions: str = Field("", description="Context that stands before the questions.")
     state: StateTemplate = Field(description="How a record becomes the text that the questions are about.")
@@ -56,7 +60,7 @@ class DecisionSchema(BaseModel):
     @classmethod
     def _integers_are_versions(cls, value: Any) -> Any:
         if isinstance(value, float):  # 1.10 would be known as 1.1 for ever
-            raise ValueError(f"a version with a point is a number to YAML: put it in quotes, got {value!r}")
+            raise ValueError(f"a version with a point is a number to YAML: put it in quotes, got {written(value)}")
         return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
     @field_validator("truncate", mode="before")
@@ -68,12 +72,12 @@ class DecisionSchema(BaseModel):
     @classmethod
     def _ids_are_keys(cls, value: Any) -> Any:
         if not isinstance(value, Mapping):
-            raise ValueError(f"questions is a map of question id to question, got {type(value).__name__}")
+            raise ValueError(f"questions is a map of question id to question, got {written(value)}")
         if not value:
             raise ValueError("a decision schema asks at least one question, got none")
         for key, question in value.items():
             if not isinstance(question, Mapping):
-                raise ValueError(f"question {key!r} is a map with type and criteria, got {type(question).__name__}")
+                raise ValueError(f"question {key!r} is a map with type and criteria, got {written(question)}")
             if "id" in question:
                 raise ValueError(f"question {key!r}: its key is its id, remove the field 'id'")
         return tuple({"id": key, **question} for key, question in value.items())
@@ -123,45 +127,32 @@ def parse_decision_schema(data: Any, *, name: str) -> DecisionSchema:
     Raises:
         DecisionSchemaError: names the place, the rule and the value got.
     """
+    return _parsed(data, name, repr(name))
+
+
+def _parsed(data: Any, name: str, called: str) -> DecisionSchema:
     if not isinstance(data, Mapping):
-        got = "nothing" if data is None else type(data).__name__
-        raise DecisionSchemaError(f"decision schema {name!r} is a map with questions, got {got}")
+        raise DecisionSchemaError(
+            f"decision schema {called}: must be a map with questions, got {written(data)}; "
+            "write questions: and under it a map of question id to question"
+        )
     if data and all(isinstance(value, Mapping) and isinstance(value.get("type"), str) for value in data.values()):
         data = {"questions": data}
     elif "model" in data and "questions" in data:
         data = {"questions": data["questions"]}
+    if "name" not in data and not re.fullmatch(_NAME, name):
+        raise DecisionSchemaError(
+            f"decision schema {called}: it has no name, and {name!r} cannot stand for it (1 to 80 letters, digits, "
+            "dots, hyphens and underscores); write name: and a short name"
+        )
     whole = {"name": name, "state": "text", **data}
     try:
         return DecisionSchema.model_validate(whole)
     except ValidationError as error:
-        lines = [f"  {_place(e['loc'], whole)}: {_rule(e)}" for e in error.errors()]
+        lines = [f"  {line}" for line in schema_faults(error, whole, DecisionSchema)]
         raise DecisionSchemaError(
-            f"decision schema {name!r} breaks {len(lines)} rule(s):\n" + "\n".join(lines)
+            f"decision schema {called} breaks {len(lines)} rule(s):\n" + "\n".join(lines)
         ) from None
-
-
-def _place(loc: tuple[str | int, ...], whole: Mapping[str, Any]) -> str:
-    """Where in the author's file: pydantic counts questions and puts their type between, the file names them."""
-    match loc:
-        case ("questions", int(index), *rest):
-            loc = ("questions", list(whole["questions"])[index], *rest[1:])
-    return ".".join(str(part) for part in loc if part != "[key]") or "(schema)"
-
-
-def _rule(error: Any) -> str:
-    match error["type"]:
-        case "missing":
-            return "is missing"
-        case "union_tag_invalid" | "union_tag_not_found":
-            return f"its type is noul, choice or score, got {error['input'].get('type')!r}"
-        case "extra_forbidden":
-            message = "is not known here"
-        case "string_type":
-            message = "must be text: put it in quotes"
-        case _:
-            message = error["msg"].removeprefix("Value error, ")
-    shown = repr(error["input"])
-    return message if ", got " in message or len(shown) > 80 else f"{message}, got {shown}"
 
 
 def load_decision_schema(path: str | Path) -> DecisionSchema:
@@ -177,7 +168,4 @@ def load_decision_schema(path: str | Path) -> DecisionSchema:
         raise DecisionSchemaError(f"decision schema {path}: cannot be read ({error.strerror})") from None
     except ValueError as error:
         raise DecisionSchemaError(f"decision schema {path}: {error}") from None
-    try:
-        return parse_decision_schema(data, name=path.stem)
-    except DecisionSchemaError as error:
-        raise DecisionSchemaError(f"{path}: {error}") from None
+    return _parsed(data, path.stem, str(path))

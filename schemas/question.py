@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal, NoReturn, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from slotstream.schemas.strict_yaml import written
+
 __all__ = ["ChoiceQuestion", "NoulQuestion", "Question", "ScoreQuestion", "Thresholds"]
 
 _ID = re.compile(r"[a-z_][a-z0-9_]*\Z")
@@ -122,7 +124,7 @@ class ChoiceQuestion(_QuestionFields):
         if not isinstance(value, list | tuple):
             return value
         if unnamed := [name for name in value if not isinstance(name, str)]:
-            raise ValueError(f"an option's name must be text: put it in quotes, got {unnamed[0]!r}")
+            raise ValueError(f"an option's name must be text: put it in quotes, got {written(unnamed[0])}")
         _refuse_twins("option", value)
         return dict.fromkeys(value)
 

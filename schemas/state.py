@@ -7,11 +7,12 @@ import uuid
 from collections.abc import Mapping
 from functools import cached_property
 from numbers import Number
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from slotstream.schemas.errors import DecodeError
+from slotstream.schemas.strict_yaml import written
 
 __all__ = ["StateTemplate"]
 
@@ -22,6 +23,8 @@ class StateTemplate(BaseModel):
     fields: one name gives its text alone; several give one `name: value` line each, empty values left out.
     template: text with `{field}` or `{outer.inner}`; `{{` and `}}` stand for braces.
 
+    and, where producers leave nulls out, with `absent: empty`.
+
     Text stands as it is, and so do bytes that are UTF-8; null is empty; decimals, dates and ids stand as Python writes
     them, everything else as JSON. Half of a surrogate pair (a cut emoji in JSON) becomes the replacement character.
     """
@@ -30,6 +33,11 @@ class StateTemplate(BaseModel):
 
     fields: tuple[str, ...] = Field((), description="Field names (dotted paths reach into sub-records).")
     template: str | None = Field(None, description="Text with {field} in it.")
+    absent: Literal["dead", "empty"] = Field(
+        "dead",
+        description="What becomes of a record that lacks a field altogether: dead, or read as if the field were null.",
+        exclude_if=lambda absent: absent == "dead",  # schemas that do not choose keep their hash
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -38,6 +46,10 @@ class StateTemplate(BaseModel):
             return {"fields": [value]}
         if isinstance(value, list | tuple):
             return {"fields": value}
+        if not isinstance(value, Mapping | StateTemplate):
+            raise ValueError(
+                f"state is a field's name, a list of names, or a map with fields or template, got {written(value)}"
+            )
         if isinstance(value, Mapping) and ("fields" in value) == ("template" in value):
             raise ValueError(f"state has either fields or template, got {list(value)}")
         return value
@@ -63,7 +75,11 @@ class StateTemplate(BaseModel):
         if self.template is None:
             return ()
         parts = []
-        for literal, path, spec, conversion in string.Formatter().parse(self.template):
+        try:
+            parsed = list(string.Formatter().parse(self.template))
+        except ValueError as error:
+            raise ValueError(f"state template: {error}; write {{field}}, and {{{{ or }}}} for a brace itself") from None
+        for literal, path, spec, conversion in parsed:
             if path is not None and (spec or conversion or not all(path.split(".")) or "[" in path):
                 raise ValueError(f"state template: {{{path}}} must be a plain field name or dotted path")
             parts.append((literal, path))
@@ -80,7 +96,7 @@ class StateTemplate(BaseModel):
         Raises:
             DecodeError: `state_field_missing`, `state_not_text` or `state_empty`.
         """
-        values = {path: _text(_reach(fields, path), path) for path in self.paths}
+        values = {path: _text(self._reach(fields, path), path) for path in self.paths}
         if not any(value.strip() for value in values.values()):
             raise DecodeError(f"the fields of the state ({', '.join(self.paths)}) are all empty", code="state_empty")
         if self.template is not None:
@@ -91,18 +107,18 @@ class StateTemplate(BaseModel):
             text = "\n".join(f"{path}: {value}" for path, value in values.items() if value)
         return _unicode(text)
 
-
-def _reach(fields: Mapping[str, Any], path: str) -> Any:
-    value: Any = fields
-    for part in path.split("."):
-        if value is None:
-            return None  # an optional sub-record that is not there
-        if not isinstance(value, Mapping) or part not in value:
+    def _reach(self, fields: Mapping[str, Any], path: str) -> Any:
+        value: Any = fields
+        for part in path.split("."):
+            if value is None:
+                return None  # an optional sub-record that is not there
+            if isinstance(value, Mapping) and (part in value or self.absent == "empty"):
+                value = value.get(part)
+                continue
             raise DecodeError(
                 f"the state needs field {path!r} and the record has no {part!r} there", code="state_field_missing"
             )
-        value = value[part]
-    return value
+        return value
 
 
 def _text(value: Any, path: str) -> str:

@@ -1,11 +1,13 @@
 """YAML without its traps: a key stands once in a map (PyYAML silently keeps the last one) and is text as written."""
 
+import datetime
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
 
-__all__ = ["parse_yaml"]
+__all__ = ["parse_yaml", "written"]
 
 
 class _Loader(yaml.SafeLoader):
@@ -44,8 +46,10 @@ def parse_yaml(text: str | bytes) -> Any:
         raise ValueError("the document is nested too deeply") from None
     try:
         return yaml.load(text, Loader=_Loader)  # noqa: S506 - it is a SafeLoader
-    except yaml.YAMLError as error:
-        raise ValueError(str(error)) from None
+    except yaml.MarkedYAMLError as error:
+        raise ValueError(_told(error)) from None
+    except yaml.YAMLError as error:  # a character that may stand nowhere
+        raise ValueError(" ".join(str(error).split())) from None
     except RecursionError:
         raise ValueError("the document is nested too deeply") from None
 
@@ -56,3 +60,34 @@ def _object_of_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
         raise ValueError(f"key {twice!r} stands twice in one map")
     return names
+
+
+def _told(error: yaml.MarkedYAMLError) -> str:
+    mark = error.problem_mark or error.context_mark
+    place = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
+    problem = ", ".join(part for part in (error.context, error.problem) if part)
+    if "'\\t'" in problem:
+        return f"{place}a tab; indent with spaces"
+    return f"{place}no YAML: {problem}; look for a missing quote, bracket, colon or indentation there or just before"
+
+
+def written(value: Any) -> str:
+    """What stands in a file, in the words of who wrote it, for messages: `nothing`, `a list`, `the number 5`."""
+    match value:
+        case None:
+            words = "nothing"
+        case bool():
+            words = "true (as YAML reads a bare yes, on or true)" if value else "false (as YAML reads a bare no or off)"
+        case int() | float():
+            words = f"the number {value}"
+        case str():
+            words = repr(value if len(value) <= 60 else value[:60] + "...")
+        case Mapping():
+            words = "a map"
+        case list() | tuple():
+            words = "a list"
+        case datetime.date():
+            words = f"the date {value}"
+        case _:
+            words = f"a value of type {type(value).__name__}"
+    return words

@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaProducer
@@ -77,6 +78,15 @@ class Producers:
             if self._limits is None or now - self._limits_asked_at > LIMITS_AGE_S:
                 self._limits, self._limits_asked_at = self._ask_limits(), now
             return self._limits
+
+    def flush(self, timeout_s: float) -> None:
+        """Send what waits for more records, and wait for the answers; what they say is in each record's own future."""
+        with self._lock:
+            producers = [producer for producer in (self._ordered, self._careful) if producer is not None]
+        for producer in producers:
+            # It raises when it waited for too long, and when a batch was split: the halves' futures are new ones.
+            with suppress(KafkaError):
+                producer.flush(timeout=timeout_s)
 
     def renew(self, generation: int) -> None:
         """Give up the ordered producer of that generation with everything unsent in it; the next use makes another."""

@@ -23,7 +23,12 @@ class SinkConfig(BaseModel):
     compression: Literal["none", "lz4", "zstd", "snappy", "gzip"] = Field(
         "none", description="Compression of the written batches."
     )
-    linger_ms: int = Field(5, ge=0, le=100, description="How long a batch waits for more records.")
+    linger_ms: int = Field(
+        50,
+        ge=0,
+        le=1_000,
+        description="How long a batch waits for more records; it stops waiting when all records in flight are decided.",
+    )
     batch_bytes: int = Field(262_144, ge=1_024, description="Size of a batch, per partition.")
     max_request_bytes: int = Field(
         16_777_216, ge=1_048_576, description="Largest record that is tried, before compression."

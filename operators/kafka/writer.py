@@ -173,11 +173,13 @@ class BatchWriter:
         return [sent for sent in self._sent if sent.error is not None]
 
     def _await(self, sents: Iterable[_Sent]) -> None:
-        """Until each is acknowledged or failed; not by producer.flush(), which raises when a batch was split."""
-        until = time.monotonic() + self._sink.delivery_timeout_ms / 1000 + GRACE_S
-        for sent in sents:
-            if isinstance(sent.future, BaseException) or sent.future.is_done:
-                continue
+        """Until each is acknowledged or failed."""
+        longest_s = self._sink.delivery_timeout_ms / 1000 + GRACE_S
+        until = time.monotonic() + longest_s
+        waiting = [sent for sent in sents if not (isinstance(sent.future, BaseException) or sent.future.is_done)]
+        if waiting:
+            self._producers.flush(longest_s)
+        for sent in waiting:
             try:
                 sent.future.get(timeout=max(0.001, until - time.monotonic()))
             except KafkaError as error:

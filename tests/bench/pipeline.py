@@ -178,7 +178,7 @@ class copier:
             "in", bootstrap_servers=broker.bootstrap, group_id="copy", enable_auto_commit=False,
             auto_offset_reset="earliest", isolation_level="read_committed",
         )  # fmt: skip
-        self._producer = KafkaProducer(bootstrap_servers=broker.bootstrap, linger_ms=5, batch_size=262_144, acks="all")
+        self._producer = KafkaProducer(bootstrap_servers=broker.bootstrap, linger_ms=50, batch_size=262_144, acks="all")
 
     def __enter__(self) -> "copier":
         return self

@@ -97,7 +97,13 @@ def test_the_two_styles_have_different_plan_hashes(whole: dict[str, Any]) -> Non
 
 
 def test_how_a_schema_is_written_does_not_matter(tmp_path: Path, whole: dict[str, Any]) -> None:
-    spelled_out = {**whole, "truncate": "no", "draws": 1, "mass_floor": 0.01, "state": {"fields": ["subject", "body"]}}
+    spelled_out = {
+        **whole,
+        "truncate": "no",
+        "draws": 1,
+        "mass_floor": 0.01,
+        "state": {"fields": ["subject", "body"], "absent": "dead"},
+    }
     as_json = load_decision_schema(write_schema(tmp_path, json.dumps(spelled_out), "a.json"))
     assert as_json.hash == parse_decision_schema(whole, name="b").hash
 
@@ -105,6 +111,12 @@ def test_how_a_schema_is_written_does_not_matter(tmp_path: Path, whole: dict[str
 def test_the_hash_is_stable_from_release_to_release() -> None:
     """It is part of every record's id: if this fails, ids of unchanged schemas change."""
     assert example_schema({"refund": NOUL, "team": CHOICE, "anger": SCORE}).hash == "c36df1597ed2e4dd"
+
+
+def test_reading_absent_fields_as_empty_is_part_of_the_hash() -> None:
+    one, other = (example_schema(state={"fields": ["text"], "absent": absent}) for absent in ("dead", "empty"))
+    assert one.hash == example_schema().hash != other.hash
+    assert one.wording == other.wording
 
 
 def test_a_changed_copy_has_a_hash_of_its_own(whole: dict[str, Any]) -> None:

@@ -109,6 +109,32 @@ def test_a_record_without_a_text_is_refused_with_a_code(written: Any, record: An
     assert (caught.value.code, caught.value.stage) == (code, "decode")
 
 
+EMPTY = {"fields": ["subject", "who.name", "text"], "absent": "empty"}
+
+
+@pytest.mark.parametrize(
+    ("written", "record", "text"),
+    [
+        (EMPTY, {"text": "a"}, "text: a"),
+        (EMPTY, {"text": "a", "who": {}}, "text: a"),
+        (EMPTY, {"text": "a", "subject": None, "who": {"name": "b"}}, "who.name: b\ntext: a"),
+        ({"template": "{subject}|{text}", "absent": "empty"}, {"text": "a"}, "|a"),
+    ],
+)
+def test_a_field_that_is_left_out_is_empty_where_the_schema_says_so(written: Any, record: Any, text: str) -> None:
+    assert state(written).render(record) == text
+
+
+@pytest.mark.parametrize(
+    ("record", "code"),
+    [({}, "state_empty"), ({"other": "a"}, "state_empty"), ({"text": "a", "who": "Ann"}, "state_field_missing")],
+)
+def test_a_record_with_none_of_the_fields_or_of_another_shape_is_still_refused(record: Any, code: str) -> None:
+    with pytest.raises(DecodeError) as caught:
+        state(EMPTY).render(record)
+    assert caught.value.code == code
+
+
 def test_a_value_that_is_nested_too_deeply_or_holds_itself_is_refused() -> None:
     deep: list[Any] = []
     for _ in range(100_000):
@@ -158,8 +184,8 @@ def test_no_message_holds_text_of_the_record() -> None:
         ({"field": "a"}, "either fields or template"),
         ({"fields": ["a"], "sep": " "}, "Extra inputs"),
         ({}, "either fields or template"),
-        (None, "valid dictionary"),
-        (5, "valid dictionary"),
+        (None, "with fields or template, got nothing"),
+        (5, "with fields or template, got the number 5"),
         ([1], "valid string"),
         ("", "dotted path"),
     ],
