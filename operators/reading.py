@@ -70,6 +70,7 @@ def label_from_read(question: Question, draws: Sequence[Sequence[float]], *, mas
             f"{mass_floor:g}: the model would answer something that no option names"
         )
     probabilities = [p / total for p in over_vocabulary]
+    rounded = [round(p * _STEPS) / _STEPS for p in probabilities]
     *_, second, highest = sorted(probabilities)
     top = probabilities.index(highest)
     value, level = _value(question, probabilities, top)
@@ -78,11 +79,11 @@ def label_from_read(question: Question, draws: Sequence[Sequence[float]], *, mas
         type=question.type,
         value=value,
         level=level,
-        probability=_rounded(highest),
+        probability=rounded[top],
         mass=_rounded(mass),
         margin=_rounded(highest - second),
         entropy=_rounded(-fsum([p * log(p) for p in probabilities if p > 0])) + 0.0,
-        probabilities=dict(zip(question.options, [round(p * _STEPS) / _STEPS for p in probabilities], strict=True)),
+        probabilities=dict(zip(question.options, rounded, strict=True)),
     )
 
 

@@ -78,23 +78,18 @@ def decision_json(fields: DecisionFields, decision: Decision) -> bytes:
         raise EncodeError(f"decision {decision.id}: {error}") from None
 
 
+class _Twice(dict[str, Any]):
+    """An object that had a key twice."""
+
+
+def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(members)
+    return made if len(made) == len(members) else _Twice(made)
+
+
 def _parse(value: bytes) -> Mapping[str, Any]:
-    duplicates = False
-
-    def pairs(members: list[tuple[str, Any]]) -> dict[str, Any]:
-        nonlocal duplicates
-        made = dict(members)
-        duplicates = len(made) != len(members)  # the outermost object is made last
-        return made
-
     try:
-        parsed = json.loads(
-            value.decode(),
-            object_pairs_hook=pairs,
-            parse_int=_integer,
-            parse_float=_number,
-            parse_constant=_no_constant,
-        )
+        parsed = _PARSER.decode(value.decode())
     except UnicodeDecodeError as error:
         raise DecodeError(f"value is no UTF-8 at byte {error.start}", code="json_invalid_utf8") from None
     except json.JSONDecodeError as error:
@@ -104,7 +99,7 @@ def _parse(value: bytes) -> Mapping[str, Any]:
     if not isinstance(parsed, dict):
         kind = {list: "an array", str: "a text", type(None): "null", bool: "a boolean"}.get(type(parsed), "a number")
         raise DecodeError(f"value is {kind}, and a record is a JSON object", code="json_not_an_object")
-    if duplicates:
+    if isinstance(parsed, _Twice):
         raise DecodeError("the object has a key twice", code="json_duplicate_key")
     return parsed
 
@@ -120,6 +115,11 @@ def _number(text: str) -> float | str:
 
 def _no_constant(text: str) -> None:
     raise json.JSONDecodeError(f"{text} is no JSON", "", 0)
+
+
+_PARSER = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_integer, parse_float=_number, parse_constant=_no_constant
+)
 
 
 def _check_depth(value: Any, room: int) -> None:

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from slotstream.operators.kafka.headers import PREFIX
 from slotstream.schemas.errors import BrokerError, ConfigError
 
-__all__ = ["KafkaConfig", "broker_errors", "warn_without_crc32c"]
+__all__ = ["KafkaConfig", "broker_errors", "told", "warn_without_crc32c"]
 
 logger = logging.getLogger(__name__)
 
@@ -103,6 +103,7 @@ class KafkaConfig(BaseModel):
             "request_timeout_ms": self.request_timeout_ms,
             "bootstrap_timeout_ms": self.connect_timeout_ms,
             "reconnect_backoff_max_ms": self.reconnect_backoff_max_ms,
+            "metrics_enabled": False,  # nobody reads kafka-python's own, and they cost
         }
         if self.security_protocol.endswith("SSL"):
             arguments["ssl_check_hostname"] = self.tls_check_hostname
@@ -144,18 +145,20 @@ def broker_errors(doing: str) -> Iterator[None]:
     try:
         yield
     except (AuthorizationError, SaslAuthenticationFailedError) as error:
-        raise ConfigError(f"{doing}: the broker refuses it ({_told(error)}); check the login and its ACLs") from error
+        raise ConfigError(f"{doing}: the broker refuses it ({told(error)}); check the login and its ACLs") from error
     except KafkaConfigurationError as error:
         raise ConfigError(f"{doing}: kafka-python refuses these settings: {error}") from error
     except KafkaError as error:
-        raise BrokerError(f"{doing}: {_told(error)}") from error
+        raise BrokerError(f"{doing}: {told(error)}") from error
 
 
-def _told(error: KafkaError) -> str:
-    told = f"{type(error).__name__}: {error}"
-    if isinstance(error, KafkaTimeoutError) and "bootstrap" in told:  # kafka-python tells no more than that
-        told += ". Is a broker there? It also hangs up when security_protocol, TLS files or login are wrong: check them"
-    return told
+def told(error: BaseException) -> str:
+    """What an error of kafka-python says, its class named once."""
+    name, words = type(error).__name__, str(error)
+    words = words if words.startswith(name) else f"{name}: {words}"
+    if isinstance(error, KafkaTimeoutError) and "bootstrap" in words:  # kafka-python tells no more than that
+        words += ". Is a broker there? It also hangs up when security_protocol, TLS files or login are wrong"
+    return words
 
 
 def warn_without_crc32c() -> bool:

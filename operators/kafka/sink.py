@@ -77,4 +77,6 @@ class Outgoing:
     def least_bytes(self) -> int:
         """The least that this record can take, uncompressed, as a batch of its own: Kafka limits batches."""
         size = 61 + 7 + len(self.key or b"") + len(self.value or b"")
-        return size + sum(2 + len(name) + len(value or b"") for name, value in self.headers)
+        for name, value in self.headers:
+            size += 2 + len(name) + len(value or b"")
+        return size

@@ -136,7 +136,7 @@ class BatchWriter:
     def _start(self, sent: _Sent, *, careful: bool) -> None:
         producer = self._producers.careful if careful else self._producers.ordered
         message, value, headers = sent.outgoing.message, sent.outgoing.value, sent.outgoing.headers
-        if any(content is None for _, content in headers):
+        if None in [content for _, content in headers]:
             self.written["null_headers"] += sum(content is None for _, content in headers)
             headers = tuple((name, b"" if content is None else content) for name, content in headers)
         own_time = not sent.timeless and -1 <= message.timestamp_ms < 1 << 63
