@@ -100,6 +100,7 @@ class DecodeFn(beam.DoFn):  # type: ignore[misc]
         self._tombstones = tombstones
         self._decode: Callable[[Message], Decoded | None]
         self._dropped = Metrics.counter("slotstream", "tombstones_dropped")
+        self._forwarded = Metrics.counter("slotstream", "tombstones_forwarded")
 
     def start_bundle(self) -> None:
         codec, tombstones = self._source.codec(), self._tombstones
@@ -114,5 +115,7 @@ class DecodeFn(beam.DoFn):  # type: ignore[misc]
         decoded = self._decode(element)
         if decoded is None:
             self._dropped.inc()
-        else:
-            yield decoded
+            return
+        if isinstance(decoded, Forwarded):
+            self._forwarded.inc()
+        yield decoded

@@ -5,11 +5,14 @@ import math
 from array import array
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
+from functools import lru_cache
 
+from slotstream.operators.engines.config import EngineConfig
 from slotstream.operators.engines.protocol import EngineInfo, ReadRequest, ReadResult
 from slotstream.schemas.errors import EngineError
 
-__all__ = ["INSTANT_INFO", "HeldEngine", "InstantEngine", "hashed_read"]
+__all__ = ["INSTANT_INFO", "HeldEngine", "InstantEngine", "hashed_read", "instant_info"]
 
 INSTANT_INFO = EngineInfo(
     name="instant",
@@ -24,16 +27,26 @@ INSTANT_INFO = EngineInfo(
 _TOP = math.log(0.9)
 
 
+def instant_info(config: EngineConfig) -> EngineInfo:
+    """What an instant engine of this configuration claims: the limits that are set, or those that others default to."""
+    return replace(INSTANT_INFO, max_model_len=config.max_model_len or 4096, canvas_length=config.canvas_length or 64)
+
+
 def hashed_read(request: ReadRequest) -> ReadResult:
     """A sound-looking read that depends on the prompt alone, not on the batch: one option gets most of 0.99."""
     seed = hashlib.sha256(array("I", (*request.prompt_ids, *request.slots)).tobytes()).digest()
     log_probs = []
     for number, marks in enumerate(request.mark_ids):
         top = int.from_bytes(seed[number % 16 : number % 16 + 4], "little") % len(marks)
-        row = [math.log(0.09 / (len(marks) - 1))] * len(marks)
-        row[top] = _TOP
-        log_probs.append(tuple(row))
+        log_probs.append(_row(len(marks), top))
     return ReadResult(tuple(log_probs))
+
+
+@lru_cache(maxsize=4096)
+def _row(options: int, top: int) -> tuple[float, ...]:
+    row = [math.log(0.09 / (options - 1))] * options
+    row[top] = _TOP
+    return tuple(row)
 
 
 class InstantEngine:

@@ -4,15 +4,17 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from slotstream.operators.card import style_for
+from slotstream.operators.checkpoint import check_checkpoint
 from slotstream.operators.engines.capability import model_facts
 from slotstream.operators.engines.config import EngineConfig
 from slotstream.operators.engines.environment import installed_vllm
 from slotstream.operators.engines.host import close_all
 from slotstream.operators.engines.protocol import EngineInfo
 from slotstream.operators.finding import Finding
+from slotstream.operators.kafka.reach import reach, told_once
 from slotstream.operators.kafka.topics import check_topics
 from slotstream.operators.plan import ReadPlan, compile_plan
-from slotstream.operators.testing import INSTANT_INFO
+from slotstream.operators.testing import instant_info
 from slotstream.operators.tokens import PlanTokenizer
 from slotstream.operators.warm import prove, warm
 from slotstream.pipelines.check_avro import check_avro
@@ -24,6 +26,9 @@ __all__ = ["check", "findings"]
 
 FEW_TOKENS = 128
 """Room for less text than this is worth a warning: most records would be cut or dead."""
+
+BROKER_MS = 5_000
+"""A broker that takes longer than this to answer is a finding."""
 
 
 def check(path: Path, *, with_engine: bool = False) -> int:
@@ -53,13 +58,13 @@ def findings(path: Path, *, with_engine: bool = False) -> Iterator[Finding]:
         schema = config.load_schema()
     except SlotstreamError as error:
         yield Finding("error", "decision schema", str(error))
-        yield from _told("topics", lambda: check_topics(config.kafka, config.input, config.output))
+        yield from _told("topics", lambda: _topics(config))
         return
     yield Finding("ok", "decision schema", f"{schema.name} version {schema.version}, {len(schema.questions)} questions")
     yield from _told("model", lambda: _model(schema, config.engine))
     yield from _told("engine", lambda: _attention(config.engine))
     yield from _told("values", lambda: _values(config, schema))
-    yield from _told("topics", lambda: check_topics(config.kafka, config.input, config.output))
+    yield from _told("topics", lambda: _topics(config))
     if config.input.format == "avro":
         yield from _told("schema registry", lambda: check_avro(config, schema))
     if with_engine:
@@ -76,11 +81,13 @@ def _told(subject: str, look: Callable[[], Iterable[Finding]]) -> Iterator[Findi
 
 def _model(schema: DecisionSchema, engine: EngineConfig) -> Iterator[Finding]:
     """The checkpoint's files, its card, the marks and the room in the prompt; no weights are read."""
+    check_checkpoint(engine)
     location = engine.model_folder
-    info = INSTANT_INFO if engine.kind == "instant" else model_facts(engine).engine_info(name="", version="", path="")
     if engine.kind == "instant":
+        info = instant_info(engine)
         yield Finding("warning", "engine", "kind is instant: answers mean nothing", "set engine.kind: vllm")
     else:
+        info = model_facts(engine).engine_info(name="", version="", path="")
         yield Finding(
             "ok", "model", f"{info.model} serves {info.max_model_len} tokens and a canvas of {info.canvas_length}"
         )
@@ -136,6 +143,18 @@ def _values(config: PipelineConfig, schema: DecisionSchema) -> Iterator[Finding]
     config.codec_source(schema).codec()
     asked = ", ".join(schema.state.paths)
     yield Finding("ok", "values", f"{config.input.format}; the text that is asked about comes from: {asked}")
+
+
+def _topics(config: PipelineConfig) -> Iterator[Finding]:
+    """The brokers, then the topics on them; a check waits for neither as long as a run would."""
+    limits = ("connect_timeout_ms", "request_timeout_ms")
+    kafka = config.kafka.model_copy(update={name: min(getattr(config.kafka, name), BROKER_MS) for name in limits})
+    brokers = reach(kafka, timeout_s=kafka.connect_timeout_ms / 1000)
+    yield from brokers
+    if any(broker.level == "ok" for broker in brokers):
+        with told_once():
+            found = check_topics(kafka, config.input, config.output)
+        yield from found
 
 
 def _probe(schema: DecisionSchema, engine: EngineConfig) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
+from slotstream.operators.checkpoint import check_checkpoint
 from slotstream.operators.codecs.json_object import JsonCodec
 from slotstream.operators.decider import Decider
 from slotstream.operators.engines.config import EngineConfig
@@ -19,7 +20,7 @@ from slotstream.operators.engines.host import close_all
 from slotstream.operators.outcome import Dead, Decided, Outcome, route_of
 from slotstream.operators.warm import warm
 from slotstream.schemas.decision import DecisionSchema, load_decision_schema
-from slotstream.schemas.errors import ConfigError, RecordError
+from slotstream.schemas.errors import ConfigError, DecodeError, RecordError
 from slotstream.schemas.fields import DecisionFields
 from slotstream.schemas.label import Label
 from slotstream.schemas.record import Message, Origin, Record
@@ -32,6 +33,8 @@ PROGRESS_S = 5.0
 PAUSE_S = 0.05
 """Input that is silent for so long gets the answers that are still in flight."""
 
+BLANK = "the line is blank; it is answered all the same, so that line N of the output belongs to line N of the input"
+
 
 def decide_files(
     schema_path: Path, config: EngineConfig, *, source: Path | None = None, target: Path | None = None
@@ -42,6 +45,7 @@ def decide_files(
         SlotstreamError: schema, model or engine do not work.
     """
     schema = load_decision_schema(schema_path)
+    check_checkpoint(config)
     lines = _open_input(source)
     _check_output(target, source)
     with ExitStack() as outputs:
@@ -70,7 +74,8 @@ def decide_lines(
     """One outcome a line, in order, as soon as it is there.
 
     Args:
-        lines: JSON objects; None says that nothing comes for the moment.
+        lines: JSON objects; None says that nothing comes for the moment. A blank line is answered, too (`line_blank`):
+            line N of the output belongs to line N of the input.
         name: of the input, for origins (`NAME[0]@LINE`, lines from 1).
 
     Raises:
@@ -87,7 +92,7 @@ def decide_lines(
         message = Message(Origin(name, name, 0, number), 0, -1, None, line)
         item: Record | Dead
         try:
-            item = codec.decode(message)
+            item = codec.decode(message) if line.strip() else Dead(message, DecodeError(BLANK, code="line_blank"))
         except RecordError as error:
             item = Dead(message, error)
         yield from decider.add(item)

@@ -54,9 +54,11 @@ class Progress:
         return f"{self._routes()} in {seconds:.1f} s"
 
     def _routes(self) -> str:
-        dropped = self._total["tombstones_dropped"]
-        routes = [f"{self._total[f'written_{route}']:,} {route}" for route in _ROUTES]
-        return ", ".join(routes) + (f", {dropped:,} tombstones dropped" if dropped else "")
+        # A forwarded tombstone is decided without being asked, so it is told apart; a dropped one is in no route.
+        forwarded, dropped = self._total["tombstones_forwarded"], self._total["tombstones_dropped"]
+        decided, *others = (f"{self._total[f'written_{route}']:,} {route}" for route in _ROUTES)
+        decided += f" (tombstones forwarded: {forwarded:,})" if forwarded else ""
+        return ", ".join([decided, *others, *([f"{dropped:,} tombstones dropped"] if dropped else [])])
 
     @staticmethod
     def _records(counted: Mapping[str, int]) -> int:

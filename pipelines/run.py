@@ -5,9 +5,11 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
+from slotstream.operators.checkpoint import check_checkpoint
 from slotstream.operators.dead_letter_limit import limit_for
 from slotstream.operators.engines.host import close_all, discard
 from slotstream.operators.kafka.producers import close_producers
+from slotstream.operators.kafka.reach import told_once
 from slotstream.operators.kafka.read import stopping
 from slotstream.operators.kafka.session import close_sessions, session_for
 from slotstream.operators.kafka.topics import check_topics
@@ -33,6 +35,7 @@ def run(path: str | Path, shutdown: Shutdown, *, until_caught_up: bool = False) 
     """
     config = load_config(path)
     schema = config.load_schema()
+    check_checkpoint(config.engine)
     _tell(config, schema)
     try:
         _run(config, schema, shutdown, until_caught_up=until_caught_up)
@@ -73,7 +76,8 @@ def _run(config: PipelineConfig, schema: DecisionSchema, shutdown: Shutdown, *, 
 
 
 def _check_topics(config: PipelineConfig) -> None:
-    findings = check_topics(config.kafka, config.input, config.output)
+    with told_once():
+        findings = check_topics(config.kafka, config.input, config.output)
     if wrong := [str(finding) for finding in findings if finding.level == "error"]:
         raise ConfigError("the topics are not ready:\n  " + "\n  ".join(wrong))
     for finding in findings:

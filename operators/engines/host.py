@@ -49,10 +49,10 @@ def engine_for(config: EngineConfig, factory: Callable[[EngineConfig], Engine] |
 def open_engine(config: EngineConfig) -> Engine:
     """Load the engine that `config.kind` names. Heavy imports happen here."""
     if config.kind == "instant":
-        from slotstream.operators.testing import InstantEngine  # noqa: PLC0415 (a fake, not needed for work)
+        from slotstream.operators.testing import InstantEngine, instant_info  # noqa: PLC0415 (a fake)
 
         _LOG.warning("engine.kind is instant: answers come from a hash of the record and mean nothing")
-        return InstantEngine()
+        return InstantEngine(instant_info(config))
     if config.kind == "transformers":
         from slotstream.operators.engines.transformers import TransformersEngine  # noqa: PLC0415
 

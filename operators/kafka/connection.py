@@ -103,7 +103,6 @@ class KafkaConfig(BaseModel):
             "request_timeout_ms": self.request_timeout_ms,
             "bootstrap_timeout_ms": self.connect_timeout_ms,
             "reconnect_backoff_max_ms": self.reconnect_backoff_max_ms,
-            "metrics_enabled": False,  # nobody reads kafka-python's own, and they cost
         }
         if self.security_protocol.endswith("SSL"):
             arguments["ssl_check_hostname"] = self.tls_check_hostname

@@ -97,14 +97,16 @@ def test_the_step_keeps_the_order_of_records_tombstones_and_dead_letters() -> No
     def kind(decoded: Any) -> str:
         return f"{type(decoded).__name__} {decoded.message.origin.offset}"
 
-    with Pipeline(runner=FnApiRunner()) as pipeline:
-        kinds = (
-            pipeline
-            | beam.Create([message(value, offset) for offset, value in enumerate(values)], reshuffle=False)
-            | beam.ParDo(DecodeFn(JSON))
-            | beam.Map(kind)
-        )
-        assert_that(kinds, equal_to(["Record 0", "Forwarded 1", "Dead 2", "Record 3"]))
+    pipeline = Pipeline(runner=FnApiRunner())
+    kinds = (
+        pipeline
+        | beam.Create([message(value, offset) for offset, value in enumerate(values)], reshuffle=False)
+        | beam.ParDo(DecodeFn(JSON))
+        | beam.Map(kind)
+    )
+    assert_that(kinds, equal_to(["Record 0", "Forwarded 1", "Dead 2", "Record 3"]))
+    counters = pipeline.run().metrics().query()["counters"]
+    assert {counter.key.metric.name: counter.committed for counter in counters}["tombstones_forwarded"] == 1
 
 
 def test_a_condemned_record_is_dead_without_being_decoded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,9 @@
 """`slotstream check`: one line a finding, an error for everything that would stop a run, and nothing is written."""
 
 import json
+import re
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,10 @@ import pytest
 import yaml
 
 from slotstream.operators.finding import Finding
+from slotstream.operators.warm import warm
 from slotstream.pipelines.check import findings, line_of
 from slotstream.pipelines.check_avro import lacks
+from slotstream.pipelines.config import load_config
 from slotstream.schemas.avro import parse_writer_schema
 from tests.pipelines.conftest import StreamFactory
 from tests.pipelines.stream import COMMAND, QUESTIONS, Stream
@@ -101,12 +105,44 @@ def test_each_fault_is_an_error_and_the_rest_is_still_checked(stream: StreamFact
     assert "was trained on decision schema 'other'" in error
 
 
-@pytest.mark.broker
-def test_a_broker_that_does_not_answer_is_an_error(stream: StreamFactory) -> None:
-    it = stream(settings={"kafka.connect_timeout_ms": 1_000})
-    it.config_file.write_text(it.config_file.read_text().replace(it.kafka.bootstrap_servers, "127.0.0.1:1"))
-    (error,) = errors(it)
-    assert error.startswith("error  topics: looking at the topics on 127.0.0.1:1")
+@pytest.fixture
+def unreachable(tmp_path: Path) -> Path:
+    """A configuration whose broker is not there."""
+    write_tiny_tokenizer(tmp_path / "model")
+    (tmp_path / "questions.yaml").write_text(yaml.safe_dump(QUESTIONS))
+    settings = {
+        "kafka": {"bootstrap_servers": "127.0.0.1:1"},
+        "input": {"topic": "in", "group": "g", "format": "json"},
+        "decision_schema": "questions.yaml",
+        "engine": {"kind": "instant", "model": "model"},
+        "output": {"decided": "decided", "review": "review", "dead": "dead"},
+    }
+    (tmp_path / "my.yaml").write_text(yaml.safe_dump(settings))
+    return tmp_path / "my.yaml"
+
+
+def test_a_broker_that_is_not_there_is_told_once_and_in_seconds(unreachable: Path) -> None:
+    started = time.monotonic()
+    done = subprocess.run(
+        [str(COMMAND), "check", "--config", str(unreachable)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert time.monotonic() - started < 20, "kafka.connect_timeout_ms is 30 s, and a busy machine takes some to import"
+    assert (done.returncode, done.stderr) == (1, "")
+    (error,) = [line for line in done.stdout.splitlines() if line.startswith("error")]
+    assert error.startswith("error  broker 127.0.0.1:1: refused: nothing listens there; start the broker, or correct ")
+
+
+def test_the_room_for_text_is_that_of_a_run(unreachable: Path) -> None:
+    def room() -> int:
+        (line,) = [line_of(finding) for finding in findings(unreachable) if finding.subject == "prompt"]
+        taken, left = map(int, re.findall(r"(\d+) tokens of prompt and canvas leave (\d+)", line)[0])
+        config = load_config(unreachable)
+        assert left == warm(config.load_schema(), config.engine).plan.state_budget
+        return taken + left
+
+    assert room() == 4096
+    unreachable.write_text(unreachable.read_text().replace("kind: instant", "kind: instant\n  max_model_len: 300"))
+    assert room() == 300
 
 
 SCHEMA: dict[str, Any] = {

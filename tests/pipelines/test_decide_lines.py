@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -54,7 +55,9 @@ def test_what_is_not_certain_enough_says_why() -> None:
 
 BAD = [
     (b"not json\n", "json_invalid"),
-    (b"\n", "json_invalid"),
+    (b"\n", "line_blank"),
+    (b" \t\r\n", "line_blank"),
+    (b"", "line_blank"),
     (b"[1, 2]\n", "json_not_an_object"),
     (b'"text"\n', "json_not_an_object"),
     (b"\xff\xfe\n", "json_invalid_utf8"),
@@ -173,6 +176,27 @@ def test_a_wrong_schema_ends_with_2_and_one_message(folder: Path) -> None:
     assert done.returncode == 2
     assert b"asks at least one question" in done.stderr
     assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("nope", "there is no such folder"), ("a-file", "a file"), ("", "a folder without a config.json")],
+)
+def test_a_model_that_is_none_ends_with_2_and_one_message_before_anything_slow(
+    folder: Path, name: str, told: str
+) -> None:
+    (folder / "a-file").write_bytes(b"")
+    code = (
+        "import sys\nfrom slotstream.pipelines import cli\ncode = cli.main(sys.argv[1:])\n"
+        "slow = [name for name in ('vllm', 'torch', 'transformers', 'huggingface_hub') if name in sys.modules]\n"
+        "sys.exit(f'imported {slow}' if slow else code)"
+    )
+    arguments = ["decide", str(folder / "questions.yaml"), "--model", str(folder / name)]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+    (line,) = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert line.startswith(f"slotstream: engine.model (decide: --model) is '{folder / name}', ")
+    assert told in line
 
 
 def test_a_missing_input_file_ends_with_2(folder: Path) -> None:

@@ -36,7 +36,7 @@ def test_each_record_comes_out_once_where_it_belongs_and_as_it_was(stream: Strea
     assert audit.sound
     assert (audit.read, audit.folded, audit.copies) == (sent, sent, 0)
     assert audit.routes == {"decided": 303, "dead": 4}
-    assert "303 decided, 0 review, 4 dead in" in running.told()
+    assert "303 decided (tombstones forwarded: 1), 0 review, 4 dead in" in running.told()
 
     given = {f"{it.names['in']}[{r.partition}]@{r.offset}": r for r in it.read("in")}
     decided, dead = it.read("decided"), it.read("dead")

@@ -10,6 +10,7 @@ import pytest
 from deploy.local.broker import LocalBroker, local_kafka
 from slotstream.operators.kafka.connection import KafkaConfig
 from slotstream.operators.kafka.producers import Producers
+from slotstream.operators.kafka.reach import reach, told_once
 from slotstream.operators.kafka.session import ConsumerSession
 from slotstream.operators.kafka.sink import SinkConfig
 from slotstream.operators.kafka.source import SourceConfig
@@ -110,3 +111,16 @@ def test_a_wrong_password_is_refused_with_a_hint_that_does_not_show_it(secure: K
 def test_a_broker_that_no_authority_vouches_for_is_not_trusted(secure: KafkaConfig) -> None:
     with pytest.raises(BrokerError, match="TLS files"):
         ConsumerSession(secure.model_copy(update={"tls_ca_file": None}), SourceConfig(topic="in", group="g")).wait(0)
+
+
+def test_a_look_before_the_start_names_the_cause_of_each_refusal(secure: KafkaConfig, tmp_path: Path) -> None:
+    assert [finding.level for finding in reach(secure)] == ["ok"]
+    (untrusted,) = reach(secure.model_copy(update={"tls_ca_file": None}))
+    assert (untrusted.level, "TLS handshake: its certificate is not trusted" in untrusted.message) == ("error", True)
+
+    (tmp_path / "wrong").write_text("guessed")
+    refused = secure.model_copy(update={"sasl_password_file": tmp_path / "wrong"})
+    source, sink = SourceConfig(topic="in", group="g"), SinkConfig(decided="decided", review="review", dead="dead")
+    with pytest.raises(ConfigError, match="the broker refuses the login") as told, told_once():
+        check_topics(refused, source, sink)
+    assert "guessed" not in str(told.value)
