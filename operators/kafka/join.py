@@ -45,6 +45,7 @@ def join(kafka: KafkaConfig, source: SourceConfig, rebalance: Rebalance) -> tupl
             max_poll_interval_ms=source.max_poll_interval_ms,
             metadata_max_age_ms=source.metadata_max_age_ms,
             max_partition_fetch_bytes=source.max_partition_fetch_bytes,
+            metrics_enabled=False,  # nobody reads kafka-python's own, and they cost
             **kafka.client_arguments("reader"),
         )
         consumer.subscribe(topics=sorted(topics), listener=rebalance)

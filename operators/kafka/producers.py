@@ -124,6 +124,7 @@ class Producers:
                 metadata_max_age_ms=30_000,
                 allow_auto_create_topics=False,
                 value_serializer=_NullValues(),
+                metrics_enabled=False,  # nobody reads kafka-python's own, and they cost
                 **arguments,
             )
 
