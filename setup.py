@@ -14,6 +14,7 @@ PACKAGES = {
     "slotstream.operators": "operators",
     "slotstream.operators.codecs": "operators/codecs",
     "slotstream.operators.engines": "operators/engines",
+    "slotstream.operators.engines.slot_path": "operators/engines/slot_path",
     "slotstream.operators.engines.triton_cpu": "operators/engines/triton_cpu",
     "slotstream.operators.kafka": "operators/kafka",
     "slotstream.pipelines": "pipelines",
@@ -51,9 +52,12 @@ setup(
         "gpu": [f"vllm=={VLLM_VERSION}"],
     },
     entry_points={
-        "console_scripts": ["slotstream = slotstream.pipelines.cli:main"],
+        "console_scripts": ["slotstream = slotstream.pipelines.cli:command_line"],
         # vLLM's CPU platform spawns its workers: only an entry point is found by every child process.
         "triton.backends": ["cpu = slotstream.operators.engines.triton_cpu"],
-        "vllm.general_plugins": ["slotstream_lifetime = slotstream.operators.engines.lifetime:end_with_parent"],
+        "vllm.general_plugins": [
+            "slotstream_lifetime = slotstream.operators.engines.lifetime:end_with_parent",
+            "slotstream_slot_path = slotstream.operators.engines.slot_path.plugin:register",
+        ],
     },
 )

@@ -1,41 +1,85 @@
 """The command `slotstream`."""
 
 import argparse
+import atexit
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 from textwrap import dedent
+from typing import NoReturn
 
+from slotstream.pipelines.logs import log_to_stderr
 from slotstream.pipelines.shutdown import Shutdown, StoppedAtStart
 from slotstream.schemas.errors import SlotstreamError
 
-__all__ = ["main"]
+__all__ = ["command_line", "main"]
 
-EXIT_CODES = """\
-exit codes:
-  0  done
-  1  failed: the message says what; what was committed is safe, start again
-  2  configuration, decision schema or model do not fit: nothing was started
-  3  the schema registry refuses the output schema
-  4  the dead-letter limit is reached: nearly every record fails
-"""
+EXIT_CODES = {
+    0: "done",
+    1: "failed: the message says what; what was committed is safe, start again",
+    2: "command line, configuration, decision schema or model do not fit: nothing was started",
+    3: "the schema registry refuses the output schema",
+    4: "the dead-letter limit is reached: nearly every record fails",
+    141: "who reads the output has gone, as in `... | head -1`; nothing is said",
+}
+CHECK_CODES = {
+    0: "no error (there may be warnings)",
+    1: "at least one error, a configuration that cannot be read among them",
+    2: "the command line is wrong; nothing was checked",
+}
+
+
+def command_line() -> NoReturn:
+    """The process: `main`, and an end that does not wait for the interpreter's.
+
+    With Beam, vLLM and torch loaded, Python takes apart its modules and collects its garbage for 2 s, on a busy machine
+    for 13, when all is committed, flushed and closed. So the last exit hook ends the process. It is the last because it
+    is the first to be registered: threads have been joined and all other hooks have run by then.
+    """
+    code = 1  # of an exception that nobody tells: Python prints it
+
+    def end() -> None:
+        logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+
+    atexit.register(end)
+    try:
+        code = main()
+    except SystemExit as told:  # argparse's: --help, or a wrong command line
+        code = told.code if isinstance(told.code, int) else int(told.code is not None)
+        raise
+    sys.exit(code)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the command line and run the command; returns the exit code. Only data goes to stdout."""
     options = _parser().parse_args(arguments)
-    _log_to_stderr(debug=options.debug)
+    log_to_stderr(debug=options.debug)
     try:
-        return int(options.command(options))
+        code = int(options.command(options))
+        sys.stdout.flush()  # here, where a reader that has gone is known
+        return code
     except SlotstreamError as error:
         if options.debug:
             logging.getLogger("slotstream").exception("%s", type(error).__name__)
         print(f"slotstream: {error}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:  # `slotstream decide ... | head`
+        if options.command is _run:
+            raise  # it writes nothing to stdout
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141  # as the shell tells of a program that this ends by its signal, SIGPIPE
+    except OSError as error:
+        if options.debug or options.command is _run:
+            raise
+        print(f"slotstream: {error}", file=sys.stderr)  # the output: a full disk, say
         return 1
     except KeyboardInterrupt:
         print("slotstream: interrupted", file=sys.stderr)
@@ -56,9 +100,10 @@ def _parser() -> argparse.ArgumentParser:
 
             """
         )
-        + EXIT_CODES,
+        + _codes(EXIT_CODES),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"slotstream {version('slotstream')}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_decide(commands)
     _add_run(commands)
@@ -68,17 +113,29 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _command(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, brief: str, told: str
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    brief: str,
+    told: str,
+    codes: Mapping[int, str],
 ) -> argparse.ArgumentParser:
     command = commands.add_parser(
         name,
         help=brief,
         description=brief[0].upper() + brief[1:] + ".",
-        epilog=dedent(told) + "\n" + EXIT_CODES,
+        epilog=dedent(told) + "\n" + _codes(codes),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_argument("--debug", action="store_true", help="log everything, and show tracebacks")
     return command
+
+
+def _codes(codes: Mapping[int, str]) -> str:
+    return "exit codes:\n" + "".join(f"  {code:<3}  {meaning}\n" for code, meaning in codes.items())
+
+
+def _only(*codes: int) -> dict[int, str]:
+    return {code: EXIT_CODES[code] for code in codes}
 
 
 def _add_decide(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -90,12 +147,14 @@ def _add_decide(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         Each input line is one object, a record's fields. Each output line answers it, in the same order:
           {"route": "decided", "labels": {"urgent": {"value": true, "probability": 0.97, "mass": 0.99, "margin": 0.94,
            "entropy": 0.13, "probabilities": {"yes": 0.97, "no": 0.03}}}, "reasons": [], "error": null}
-        A line that cannot be decided has the route "dead" and an error with code and message.
+        A line that cannot be decided has the route "dead" and an error with code and message. So has a blank line
+        (line_blank): line N of the output always belongs to line N of the input.
 
         examples:
           echo '{"text": "my card was stolen"}' | slotstream decide tickets.yaml
           slotstream decide tickets.yaml --model ./my-checkpoint --in records.jsonl --out answers.jsonl
         """,
+        _only(0, 1, 2, 141),
     )
     command.add_argument("schema", metavar="SCHEMA", type=Path, help="decision schema, YAML or JSON")
     command.add_argument("--model", metavar="DIR", help="DiffusionGemma checkpoint (default: the packaged small one)")
@@ -124,6 +183,7 @@ def _add_run(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
           slotstream run --config my.yaml
           slotstream run --config my.yaml --until-caught-up       a batch job: stops where the topic ends now
         """,
+        _only(0, 1, 2, 3, 4),
     )
     command.add_argument("--config", metavar="FILE", type=Path, required=True, help="configuration, YAML")
     command.add_argument(
@@ -138,13 +198,14 @@ def _add_check(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "check",
         "check everything that can be checked before records flow",
         """\
-        One line a finding: ok, warn or error, what it is about, what was found, and what to do. Exits with 0 when there
-        is no error and with 1 otherwise. Writes nothing, joins no group, loads no model weights without --engine.
+        One line a finding: ok, warn or error, what it is about, what was found, and what to do. Writes nothing, joins
+        no group, loads no model weights without --engine. A broker that does not answer in 5 s is an error.
 
         examples:
           slotstream check --config my.yaml
           slotstream check --config my.yaml --engine              also starts the engine and reads a probe
         """,
+        CHECK_CODES,
     )
     command.add_argument("--config", metavar="FILE", type=Path, required=True, help="configuration, YAML")
     command.add_argument("--engine", action="store_true", help="also start the engine and read a probe")
@@ -160,6 +221,7 @@ def _add_example(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         example:
           slotstream example > my.yaml
         """,
+        _only(0, 2, 141),
     )
     command.set_defaults(command=_example)
 
@@ -198,24 +260,3 @@ def _example(_options: argparse.Namespace) -> int:
 
     sys.stdout.write(example_yaml())
     return 0
-
-
-def _log_to_stderr(*, debug: bool) -> None:
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.DEBUG if debug else logging.INFO,
-        format="%(asctime)s %(levelname)-7s %(message)s"
-        if not debug
-        else "%(asctime)s %(levelname)-7s %(name)s %(message)s",
-        datefmt="%H:%M:%S",
-    )
-    if debug:
-        return
-    logging.getLogger().setLevel(logging.WARNING)
-    # Beam says so at every import, and nothing here reads BigQuery.
-    logging.getLogger().addFilter(lambda record: not str(record.msg).startswith("apitools not found"))
-    logging.getLogger("slotstream").setLevel(logging.INFO)
-    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # it logs what it raises, and we tell that
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    for name in ("kafka.net.connection", "kafka.cluster"):  # a lost broker is told once, not by every layer
-        logging.getLogger(name).setLevel(logging.ERROR)
