@@ -10,6 +10,7 @@ from slotstream.operators.engines.config import EngineConfig
 from slotstream.operators.engines.environment import installed_vllm
 from slotstream.operators.engines.host import close_all
 from slotstream.operators.engines.protocol import EngineInfo
+from slotstream.operators.engines.slot_path.gate import choose_path
 from slotstream.operators.finding import Finding
 from slotstream.operators.kafka.reach import reach, told_once
 from slotstream.operators.kafka.topics import check_topics
@@ -128,6 +129,9 @@ def _attention(engine: EngineConfig) -> Iterator[Finding]:
     if engine.kind != "vllm":
         return
     vllm_version, on_cpu = installed_vllm()
+    path = choose_path(engine.slot_path, vllm_version)
+    advice = "set engine.slot_path: off to read so without this warning" if path.doubtful else ""
+    yield Finding("warning" if path.doubtful else "ok", "reads", f"by the {path}", advice)
     if not on_cpu:
         chosen = engine.attention_backend or "vLLM's choice, which `check --engine` shows"
         yield Finding("ok", "attention backend", f"vllm {vllm_version} on a GPU: {chosen}")

@@ -1,10 +1,8 @@
 """The engine for work: one vLLM AsyncLLM, created, used and closed on one event-loop thread."""
 
-import itertools
 import logging
 import signal
 import time
-from collections.abc import Sequence
 from multiprocessing import resource_tracker
 from typing import Any
 
@@ -12,15 +10,19 @@ from slotstream.operators.engines.capability import ModelFacts, model_facts
 from slotstream.operators.engines.config import EngineConfig
 from slotstream.operators.engines.environment import installed_vllm, prepare_environment
 from slotstream.operators.engines.probe import PROBE_READS, check_probe, default_probe
-from slotstream.operators.engines.protocol import EngineInfo, ReadRequest, ReadResult
+from slotstream.operators.engines.protocol import EngineInfo
 from slotstream.operators.engines.read_loop import ReadLoop
-from slotstream.operators.engines.slot_read import check_request, mark_groups, read_result, sampling_arguments
+from slotstream.operators.engines.slot_path.gate import ReadPath, choose_path
+from slotstream.operators.engines.slot_path.names import ARCHITECTURE
+from slotstream.operators.engines.slot_path.self_check import check_gap
+from slotstream.operators.engines.vllm_reader import VllmReader
 from slotstream.schemas.errors import EngineError, EngineNotCapable
 
 __all__ = ["VllmEngine", "engine_arguments"]
 
 _LOG = logging.getLogger(__name__)
 _CPU_CACHE_MIB = 512
+_STOCK_SEQS = 127  # vLLM's own code turns 128 and more into 8, without a word
 
 
 class VllmEngine(ReadLoop):
@@ -35,28 +37,36 @@ class VllmEngine(ReadLoop):
     def __init__(self, config: EngineConfig) -> None:
         facts = model_facts(config)
         vllm_version, on_cpu = installed_vllm()
-        info = facts.engine_info(name="vllm", version=vllm_version, path="stock")
+        path = choose_path(config.slot_path, vllm_version)
+        info = facts.engine_info(name="vllm", version=vllm_version, path=str(path))
         prepare_environment(on_cpu=on_cpu, offline=facts.local, start_timeout_s=config.start_timeout_s)
-        arguments = engine_arguments(config, facts, on_cpu=on_cpu)
-        super().__init__(lambda: _open(arguments, info), info)
+        arguments = engine_arguments(config, facts, on_cpu=on_cpu, path=path)
+        super().__init__(lambda: _open(arguments, info, path), info)
         self.start(config.start_timeout_s)
 
 
-def engine_arguments(config: EngineConfig, facts: ModelFacts, *, on_cpu: bool) -> dict[str, Any]:
-    """Arguments of vLLM's AsyncEngineArgs under which stock vLLM reads every canvas whole.
+def engine_arguments(
+    config: EngineConfig, facts: ModelFacts, *, on_cpu: bool, path: ReadPath | None = None
+) -> dict[str, Any]:
+    """Arguments of vLLM's AsyncEngineArgs under which every canvas is read whole.
+
+    Args:
+        path: which code reads; unset: vLLM's own.
 
     The scheduler serves running requests first and cuts the one that its token budget does not cover: a cut canvas is
     read in two parts, with wrong values and no error. Without chunked prefill a running request needs exactly one
     canvas, so a budget of `max_num_seqs` canvases cuts none; one whole prompt on top lets a waiting record in while all
     others read. A prompt is never split either, which is what makes a replay repeat to the last bit on a CPU.
     """
-    budget = config.max_num_seqs * facts.canvas_length + facts.max_model_len
+    slot_path = path is not None and path.kind == "slot"
+    max_num_seqs = config.max_num_seqs if slot_path else min(config.max_num_seqs, _STOCK_SEQS)
+    budget = max_num_seqs * facts.canvas_length + facts.max_model_len
     kv_cache_mib = config.kv_cache_mib or (_CPU_CACHE_MIB if on_cpu else None)
     arguments: dict[str, Any] = {
         "model": facts.location,
         "dtype": "float32" if on_cpu and config.dtype == "auto" else config.dtype,
         "max_model_len": facts.max_model_len,
-        "max_num_seqs": config.max_num_seqs,
+        "max_num_seqs": max_num_seqs,
         "max_num_batched_tokens": budget,
         "enable_chunked_prefill": False,
         "enable_prefix_caching": True,
@@ -69,6 +79,9 @@ def engine_arguments(config: EngineConfig, facts: ModelFacts, *, on_cpu: bool) -
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
     }
+    if slot_path:
+        arguments["hf_overrides"] = {"architectures": [ARCHITECTURE]}
+        arguments["max_logprobs"] = facts.vocab_size  # how many marks a slot may have
     if on_cpu:
         # One block table for all kinds of attention: each costs interpreted kernels a request, a fifth of a read.
         arguments["disable_hybrid_kv_cache_manager"] = True
@@ -79,11 +92,12 @@ def engine_arguments(config: EngineConfig, facts: ModelFacts, *, on_cpu: bool) -
     return arguments
 
 
-async def _open(arguments: dict[str, Any], info: EngineInfo) -> "_VllmReader":
+async def _open(arguments: dict[str, Any], info: EngineInfo, path: ReadPath) -> VllmReader:
     if tuple(map(int, info.version.split(".")[:2])) < (0, 32):
         raise EngineNotCapable(f"vLLM {info.version} has no slot reads; install 0.32, as slotstream[cpu] and [gpu] do")
     _keep_interrupts_from_children()
     started = time.monotonic()
+    _LOG.log(logging.WARNING if path.doubtful else logging.INFO, "vllm %s: reads by the %s", info.version, path)
     _LOG.info("vllm %s: importing (about 20 s)", info.version)
     from vllm import AsyncEngineArgs  # noqa: PLC0415 (twenty seconds, and only after the environment is set)
     from vllm.v1.engine.async_llm import AsyncLLM  # noqa: PLC0415
@@ -91,7 +105,7 @@ async def _open(arguments: dict[str, Any], info: EngineInfo) -> "_VllmReader":
     imported = time.monotonic()
     _LOG.info("vllm: imported in %.1f s; loading %s", imported - started, info.model)
     try:
-        reader = _VllmReader(AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments)), info)
+        reader = VllmReader(AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments)), info, by_slots=path.kind == "slot")
     except RuntimeError as error:
         raise EngineError(
             f"vLLM's engine process did not start ({error}); its messages on stderr say why. A script that starts an "
@@ -102,7 +116,9 @@ async def _open(arguments: dict[str, Any], info: EngineInfo) -> "_VllmReader":
         loaded = time.monotonic()
         _LOG.info("vllm: loaded %s in %.1f s; probing", info.model, loaded - imported)
         asked = default_probe(info)
-        check_probe([await reader.read(asked) for _ in range(PROBE_READS)], info)
+        probed = check_probe([await reader.read(asked) for _ in range(PROBE_READS)], info)
+        if path.kind == "slot":
+            check_gap(probed, await reader.read_stock(asked), exact=reader.in_float32)
     except BaseException:
         reader.close()
         raise
@@ -125,69 +141,3 @@ def _keep_interrupts_from_children() -> None:
     """
     resource_tracker.ensure_running()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-
-
-class _VllmReader:
-    """The `Reader` over one AsyncLLM."""
-
-    def __init__(self, llm: Any, info: EngineInfo) -> None:
-        from vllm import SamplingParams  # noqa: PLC0415
-        from vllm.inputs import tokens_input  # noqa: PLC0415
-        from vllm.sampling_params import RequestOutputKind  # noqa: PLC0415
-
-        self._llm = llm
-        self._info = info
-        self._names = map(str, itertools.count())
-        self._params = SamplingParams
-        self._prompt = tokens_input
-        self._final_only = RequestOutputKind.FINAL_ONLY
-
-    async def read(self, request: ReadRequest) -> ReadResult:
-        check_request(request, self._info)
-        groups = mark_groups(request)
-        return read_result(request, [await self._answer(request, marks) for marks in groups])
-
-    async def _answer(self, request: ReadRequest, marks: Sequence[int]) -> Any:
-        params = self._params(**sampling_arguments(request, marks), output_kind=self._final_only, skip_clone=True)
-        answer = None
-        async for output in self._llm.generate(self._prompt(list(request.prompt_ids)), params, next(self._names)):
-            answer = output.outputs[0].logprobs if output.outputs else None
-        if answer is None:
-            raise EngineError("vLLM ended a read without log-probabilities")
-        return answer
-
-    def check_settings(self, arguments: dict[str, Any]) -> None:
-        """Compare the running engine with what was asked: vLLM's model hooks change settings without a word.
-
-        Raises:
-            EngineNotCapable: a setting that reads depend on was changed.
-        """
-        config = self._llm.vllm_config
-        running = {
-            "max_num_seqs": config.scheduler_config.max_num_seqs,
-            "max_num_batched_tokens": config.scheduler_config.max_num_batched_tokens,
-            "enable_chunked_prefill": config.scheduler_config.enable_chunked_prefill,
-            "max_model_len": config.model_config.max_model_len,
-            "diffusion_config": {"canvas_length": config.diffusion_config.canvas_length},
-        }
-        changed = [
-            f"{name} from {arguments[name]} to {value}" for name, value in running.items() if value != arguments[name]
-        ]
-        if changed:
-            raise EngineNotCapable(
-                f"vLLM changed {', '.join(changed)}; slot reads are only safe with the settings asked for"
-            )
-        if config.model_config.get_vocab_size() != self._info.vocab_size:
-            raise EngineNotCapable(
-                f"vLLM serves a vocabulary of {config.model_config.get_vocab_size()} and the checkpoint says "
-                f"{self._info.vocab_size}"
-            )
-
-    def failure(self) -> str | None:
-        return "vLLM's engine process ended; its own log says why" if self._llm.errored else None
-
-    def close(self) -> None:
-        if self._llm.output_handler is not None:
-            self._llm.output_handler.cancel()  # or it logs the end of the engine process as a failure
-        self._llm.shutdown()
-        self._llm = None  # its __del__ must run now: at interpreter exit it prints a TypeError

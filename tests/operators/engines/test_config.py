@@ -14,7 +14,7 @@ def test_every_field_says_what_it_is() -> None:
     "setting",
     [
         {"kind": "openai"},
-        {"max_num_seqs": 128},  # vLLM turns it into 8 and says nothing
+        {"max_num_seqs": 1025},
         {"max_num_seqs": 0},
         {"canvas_length": 512},
         {"max_model_len": 10},
