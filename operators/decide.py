@@ -43,8 +43,8 @@ class DecideFn(beam.DoFn):  # type: ignore[misc]
         self._clock = clock
         self._ready: Warm | None = None
         self._decider: Decider | None = None
-        # (timestamp, windows) of what is in flight, oldest first: outcomes leave in a later call than records enter.
-        self._context: deque[tuple[Any, Any]] = deque()
+        # What is in flight, with time and windows, oldest first: outcomes leave in a later call than records enter.
+        self._entered: deque[WindowedValue] = deque()
         self._counted: Counter[Route] = Counter()
         self._counters = {route: Metrics.counter("slotstream", route) for route in ("decided", "review", "dead")}
 
@@ -66,11 +66,11 @@ class DecideFn(beam.DoFn):  # type: ignore[misc]
     def process(
         self,
         element: Record | Dead | Forwarded,
-        timestamp: Any = beam.DoFn.TimestampParam,
-        window: Any = beam.DoFn.WindowParam,
+        windowed_value: WindowedValue = beam.DoFn.WindowedValueParam,
+        window: Any = beam.DoFn.WindowParam,  # noqa: ARG002 - asks Beam for one call a window; else it repeats windows
     ) -> Iterator[WindowedValue]:
         assert self._decider is not None
-        self._context.append((timestamp, (window,)))
+        self._entered.append(windowed_value)
         yield from self._emit(self._decider.add(element))
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
@@ -86,7 +86,7 @@ class DecideFn(beam.DoFn):  # type: ignore[misc]
         try:
             for outcome in outcomes:
                 self._counted[route_of(outcome)] += 1
-                yield WindowedValue(outcome, *self._context.popleft())
+                yield self._entered.popleft().with_value(outcome)
         except EngineError:
             self._abandon()
             if self._ready is not None:
@@ -97,7 +97,7 @@ class DecideFn(beam.DoFn):  # type: ignore[misc]
         if self._decider is not None:
             self._decider.abandon()
             self._decider = None
-        self._context.clear()
+        self._entered.clear()
         self._counted.clear()
 
 

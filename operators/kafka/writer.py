@@ -85,6 +85,7 @@ class BatchWriter:
         self._source_topic = source_topic
         self._clock = clock
         self._generation = producers.generation
+        self._limits = producers.limits if sink.compression == "none" else {}
         self._sent: list[_Sent] = []
         self._counts: dict[str, int] = {}
         self.written: Counter[str] = Counter()
@@ -122,13 +123,12 @@ class BatchWriter:
 
     def _begin(self, outgoing: Outgoing) -> _Sent:
         topic = self._sink.topic(outgoing.route)
-        if self._sink.compression == "none":
-            limit = self._producers.limits.get(topic)
-            while limit is not None and outgoing.least_bytes() > limit:
-                too_large = MessageSizeTooLargeError(f"{outgoing.least_bytes()} bytes, max.message.bytes is {limit}")
-                if outgoing.route != "dead":
-                    return self._begin(self._refused(outgoing, too_large, topic))
-                outgoing = self._smaller(outgoing, too_large)
+        limit = self._limits.get(topic)
+        while limit is not None and outgoing.least_bytes() > limit:
+            too_large = MessageSizeTooLargeError(f"{outgoing.least_bytes()} bytes, max.message.bytes is {limit}")
+            if outgoing.route != "dead":
+                return self._begin(self._refused(outgoing, too_large, topic))
+            outgoing = self._smaller(outgoing, too_large)
         sent = _Sent(outgoing, topic, self._partition(outgoing, topic))
         self._start(sent, careful=outgoing.route == "dead")
         return sent

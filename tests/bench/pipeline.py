@@ -260,7 +260,7 @@ def _parts(config: PipelineConfig, values: list[bytes]) -> dict[str, float]:
     part("labels", lambda: [labels_from_reads(ready.plan, result) for result in results])
 
     def decide() -> list[Any]:
-        decider = Decider(ready.plan, ready.engine, max_in_flight=64, read_timeout_s=60)
+        decider = Decider(ready.plan, ready.engine, max_in_flight=64, read_timeout_s=60, together=8)
         return [*(outcome for record in records for outcome in decider.add(record)), *decider.drain()]
 
     outcomes = part("decide", decide)

@@ -21,6 +21,10 @@ from tests.examples import NOUL, LoadEngines, example_record, example_schema
 SCHEMA = example_schema({"refund": {**NOUL, "thresholds": {"probability": 0.9}}})
 
 
+def process(fn: DecideFn, element: Any, at: int = 0, window: Any = GlobalWindow()) -> Iterator[WindowedValue]:  # noqa: B008
+    return fn.process(element, WindowedValue(element, at, (window,)))
+
+
 def emitted(outputs: Iterator[WindowedValue]) -> list[Any]:
     return [output.value for output in outputs]
 
@@ -32,7 +36,7 @@ def test_one_engine_serves_all_instances_of_a_process(instant_config: EngineConf
         fn.setup()
         for _ in range(2):
             fn.start_bundle()
-            assert len(emitted(fn.process(example_record("one"), 0, GlobalWindow()))) == 1
+            assert len(emitted(process(fn, example_record("one")))) == 1
             assert emitted(fn.finish_bundle()) == []
         fn.teardown()
     assert len(loaded) == 1
@@ -50,7 +54,7 @@ def test_records_dead_ones_and_tombstones_come_out_in_their_order(instant_config
     tombstone = Forwarded(Message(Origin("t", "u", 0, 2), 0, 0, b"k", None))
     dead = Dead(example_record("", 1).message, DecodeError("bad bytes"))
     items: list[Any] = [example_record("a", 0), dead, tombstone, example_record("b", 3)]
-    outputs = [out for at, item in enumerate(items) for out in fn.process(item, at, GlobalWindow())]
+    outputs = [out for at, item in enumerate(items) for out in process(fn, item, at)]
     outputs += fn.finish_bundle()
     assert [output.value.message.origin.offset for output in outputs] == [0, 1, 2, 3]
     assert [output.timestamp.micros // 1_000_000 for output in outputs] == [0, 1, 2, 3]
@@ -78,7 +82,7 @@ def test_all_records_of_a_bundle_are_in_flight_together(instant_config: EngineCo
     (engine,) = loaded
     fn.start_bundle()
     for number in range(instant_config.max_in_flight):
-        assert emitted(fn.process(example_record("x", number), number, GlobalWindow())) == []
+        assert emitted(process(fn, example_record("x", number), number)) == []
     assert len(engine.held) == instant_config.max_in_flight
     engine.finish(instant_config.max_in_flight)
     assert len(emitted(fn.finish_bundle())) == instant_config.max_in_flight
@@ -91,10 +95,10 @@ def test_an_output_carries_the_time_of_its_own_record_whenever_it_leaves(
     fn = DecideFn(SCHEMA, instant_config)
     fn.setup()
     fn.start_bundle()
-    assert list(fn.process(example_record("x", 0), 100, FixedWindows(10).assign(_context(100))[0])) == []
+    assert list(process(fn, example_record("x", 0), 100, FixedWindows(10).assign(_context(100))[0])) == []
     loaded[0].finish()
     window = FixedWindows(10).assign(_context(200))[0]
-    (first,) = fn.process(example_record("y", 1), 200, window)
+    (first,) = process(fn, example_record("y", 1), 200, window)
     loaded[0].finish()
     (second,) = fn.finish_bundle()
     assert [
@@ -138,11 +142,11 @@ def test_a_dead_engine_fails_the_bundle_and_the_next_attempt_has_a_new_one(
     fn.setup()
     fn.start_bundle()
     with pytest.raises(EngineError, match="out of memory"):
-        emitted(fn.process(example_record("x", 5), 0, GlobalWindow()))
+        emitted(process(fn, example_record("x", 5)))
     with pytest.raises(EngineError, match="closed"):
         loaded[0].submit([])
     fn.start_bundle()  # a runner may reuse the instance
-    assert len(emitted(fn.process(example_record("x", 5), 0, GlobalWindow()))) == 1
+    assert len(emitted(process(fn, example_record("x", 5)))) == 1
     assert len(loaded) == 2
 
 
@@ -154,7 +158,7 @@ def test_two_threads_that_see_one_engine_die_load_one_new_one(
     for number, fn in enumerate((one, other)):
         fn.setup()
         fn.start_bundle()
-        assert emitted(fn.process(example_record("x", number), 0, GlobalWindow())) == []
+        assert emitted(process(fn, example_record("x", number))) == []
     loaded[0].fail(EngineError("it died"))
     with pytest.raises(EngineError, match="it died"):
         emitted(one.finish_bundle())
@@ -163,7 +167,7 @@ def test_two_threads_that_see_one_engine_die_load_one_new_one(
         emitted(other.finish_bundle())
     other.start_bundle()
     for fn in (one, other):
-        assert emitted(fn.process(example_record("x", 9), 0, GlobalWindow())) == []
+        assert emitted(process(fn, example_record("x", 9))) == []
     loaded[1].finish(2)
     assert len(emitted(one.finish_bundle())) == len(emitted(other.finish_bundle())) == 1
     assert len(loaded) == 2
@@ -176,10 +180,10 @@ def test_a_bundle_that_was_given_up_leaves_nothing_to_the_next(
     fn = DecideFn(SCHEMA, instant_config)
     fn.setup()
     fn.start_bundle()
-    assert emitted(fn.process(example_record("given up", 0), 0, GlobalWindow())) == []
+    assert emitted(process(fn, example_record("given up", 0))) == []
     fn.start_bundle()
     assert loaded[0].held[0][1].cancelled()
-    assert emitted(fn.process(example_record("x", 1), 1, GlobalWindow())) == []
+    assert emitted(process(fn, example_record("x", 1), 1)) == []
     loaded[0].finish(2)
     (output,) = fn.finish_bundle()
     assert (output.value.message.origin.offset, int(output.timestamp)) == (1, 1)
