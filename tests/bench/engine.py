@@ -43,6 +43,7 @@ if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
 from slotstream.operators.engines.environment import installed_vllm  # noqa: E402 (after the path is set)
+from tests.bench.reads.child import Child  # noqa: E402
 from tests.bench.reads.engines import ENGINES  # noqa: E402
 from tests.bench.reads.one_engine import measure_one  # noqa: E402
 from tests.bench.reads.random_weights import MODEL_26B, MODEL_TINY, model_folder, plugin_folder  # noqa: E402
@@ -72,7 +73,15 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--mixed", type=int, default=200 if on_cpu else 10_000, help="reads of the mixed row")
     parser.add_argument("--alone", type=int, default=20 if on_cpu else 60, help="reads of the row alone")
     parser.add_argument("--equal", type=int, default=64, help="reads of the row answers")
-    parser.add_argument("--limit-s", type=float, default=1_800.0, help="an engine that takes longer is ended")
+    parser.add_argument(
+        "--together",
+        action="store_true",
+        help="load all engines at once, measure one after the other (saves minutes where the memory holds all: set "
+        "kv_cache_mib)",
+    )
+    parser.add_argument(
+        "--limit-s", type=float, default=1_800.0, help="an engine that takes longer, once it is its turn, is ended"
+    )
     parser.add_argument("--out", type=Path, help="folder for result.json and each engine's figures and log")
     parser.add_argument("--against", type=Path, metavar="FILE", help="an engine's file of another run: compare answers")
     parser.add_argument("--one", choices=ENGINES, help=argparse.SUPPRESS)  # a child's: which engine
@@ -95,35 +104,38 @@ def measure(options: argparse.Namespace, out: Path) -> dict[str, Any]:
         "engines": {},
     }
     answers: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as scratch:
-        path = [str(plugin_folder(Path(scratch) / "plugin")), str(ROOT), os.environ.get("PYTHONPATH", "")]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, path))}
-        for name in engines:
-            into = out / f"{name}.json"
-            into.unlink(missing_ok=True)
-            command = [
-                sys.executable, __file__, "--one", name, "--into", str(into), "--extra", options.extra,
-                "--config", json.dumps(_config(options, name, Path(scratch))),
-                "--workload", "demo" if demo else "synthetic",
-                "--rows", *(row for row in rows if name == "ours" or row in COMPARED),
-                *(f"--{key}={getattr(options, key)}" for key in ("seconds", "rounds", "mixed", "alone", "equal")),
-            ]  # fmt: skip
-            print(f"{name}: {ENGINES[name]}", file=sys.stderr, flush=True)
-            failure = _run(command, environment, into.with_suffix(".log"), options.limit_s)
-            found = json.loads(into.read_text(encoding="utf-8")) if into.is_file() else {}
-            answers[name] = found.pop("answers", {})
-            result["engines"][name] = found if failure is None else {"error": failure} | found
-            result["agreement"] = _agreements(answers, options.against)
-            result["bars"] = bars(result["engines"], on_cpu=on_cpu)
-            (out / "result.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    # A place that stays: vLLM's compile cache knows a model by its path.
+    place = Path(tempfile.gettempdir()) / "slotstream-bench"
+    path = [str(plugin_folder(place / "plugin")), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, path))}
+    children: dict[str, Child] = {}
+    for name in engines:
+        command = [
+            sys.executable, __file__, "--one", name, "--into", str(out / f"{name}.json"), "--extra", options.extra,
+            "--config", json.dumps(_config(options, name, place)), "--workload", "demo" if demo else "synthetic",
+            "--rows", *(row for row in rows if name == "ours" or row in COMPARED),
+            *(f"--{key}={getattr(options, key)}" for key in ("seconds", "rounds", "mixed", "alone", "equal")),
+        ]  # fmt: skip
+        children[name] = Child(command, environment, out / f"{name}.json")
+    if options.together:
+        for child in children.values():
+            child.start()
+    for name, child in children.items():
+        print(f"{name}: {ENGINES[name]}", file=sys.stderr, flush=True)
+        found = child.finish(options.limit_s)
+        answers[name] = found.pop("answers", {})
+        result["engines"][name] = found
+        result["agreement"] = _agreements(answers, options.against)
+        result["bars"] = bars(result["engines"], on_cpu=on_cpu)
+        (out / "result.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return result
 
 
-def _config(options: argparse.Namespace, name: str, scratch: Path) -> dict[str, Any]:
+def _config(options: argparse.Namespace, name: str, place: Path) -> dict[str, Any]:
     config: dict[str, Any] = {}
     if options.model in _MODELS:
         config = {
-            "model": str(model_folder(scratch / options.model, _MODELS[options.model])),
+            "model": str(model_folder(place / options.model, _MODELS[options.model])),
             "load_format": "dummy",
             "max_model_len": 2048,
             "canvas_length": 32,
@@ -137,18 +149,6 @@ def _config(options: argparse.Namespace, name: str, scratch: Path) -> dict[str, 
         elif engine == name:
             config |= json.loads(fields)
     return config
-
-
-def _run(command: list[str], environment: dict[str, str], log: Path, limit_s: float) -> str | None:
-    """Run one engine's process; what went wrong, or None."""
-    with log.open("wb") as stream:
-        try:
-            done = subprocess.run(command, stdout=stream, stderr=stream, env=environment, timeout=limit_s, check=False)
-        except subprocess.TimeoutExpired:
-            return f"not done after {limit_s:g} s"
-    if done.returncode == 0:
-        return None
-    return f"exit code {done.returncode}: " + log.read_text(encoding="utf-8", errors="replace")[-3_000:]
 
 
 def _agreements(answers: dict[str, Any], against: Path | None) -> dict[str, Any]:
@@ -177,7 +177,6 @@ def main() -> int:
     """Print the JSON; exit code 0 when every engine ran."""
     options = arguments().parse_args()
     if options.one:
-        options.config = options.config[0]
         return measure_one(options)
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:

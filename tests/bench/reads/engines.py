@@ -25,7 +25,7 @@ ENGINES = {
     "ours": "slotstream's own path",
 }
 
-PLUGIN_OFF: Mapping[str, Any] = {}
+PLUGIN_OFF: Mapping[str, Any] = {"slot_path": "off"}
 """Fields of EngineConfig that turn slotstream's own path off."""
 
 # What vLLM is told of our own accord; all else of `engine_arguments` is tuning that "default" does without.

@@ -4,6 +4,7 @@ import argparse
 import json
 import logging
 import os
+import sys
 import time
 import traceback
 from dataclasses import asdict
@@ -24,7 +25,7 @@ def measure_one(options: argparse.Namespace) -> int:
     A row that fails leaves its error, and the next one runs: after a dead engine each says so.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
-    config = EngineConfig.model_validate_json(options.config)
+    config = EngineConfig.model_validate_json(options.config[0])
     extra = json.loads(options.extra)
     found: dict[str, Any] = {"config": config.model_dump(mode="json", exclude_unset=True), "vllm_arguments": extra}
     found["rows"] = {}
@@ -35,6 +36,7 @@ def measure_one(options: argparse.Namespace) -> int:
         _write(options.into, found | {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()})
         return 1
     found |= {"start_s": round(time.monotonic() - started, 1), "engine": asdict(engine.info)}
+    sys.stdin.readline()  # its turn: other engines may be loading or measured beside it
     demo = options.workload == "demo"
     bench = Bench(
         engine,

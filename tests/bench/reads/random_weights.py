@@ -1,8 +1,10 @@
 """Random weights at real size that behave like weights: for `load_format: dummy`, in vLLM's own processes.
 
 vLLM's dummy loader draws everything from +-1e-3, also the norms: activations die, the router sends every token to the
-same experts, and an engine looks faster or slower than it is. Here norms and scales are one, and matrices are normal
-with a variance of one over their inputs. Every figure from such weights must say so.
+same experts, and an engine looks faster or slower than it is. Here norms and scales are one, matrices are normal with a
+variance of one over their inputs, and queries and keys are normed so that attention's scores have a variance of one
+(with more, every token attends to one other, and the last bit of a sum decides which). Every figure from such weights
+must say so.
 
 vLLM loads a plugin only through an entry point. `plugin_folder` writes one, for PYTHONPATH: the product's own packaging
 knows nothing of it. The replacement takes place before an online quantization, so bf16 and FP8 get the same weights.
@@ -10,7 +12,9 @@ knows nothing of it. The replacement takes place before an online quantization, 
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 __all__ = ["MODEL_26B", "MODEL_TINY", "model_folder", "plugin_folder", "scale_dummy_weights"]
 
@@ -41,7 +45,7 @@ _GENERATION = {
 }  # fmt: skip
 
 
-def model_folder(folder: Path, text: dict[str, object]) -> Path:
+def model_folder(folder: Path, text: Mapping[str, Any]) -> Path:
     """Write a checkpoint folder without weights (and without a tokenizer: reads are token ids) and return it."""
     folder.mkdir(parents=True, exist_ok=True)
     config = {
@@ -88,4 +92,13 @@ def scale_dummy_weights() -> None:
         generator = torch.Generator(tensor.device).manual_seed(hash((*shape, seen[shape])) % 2**31)
         tensor.data.normal_(0.0, shape[-1] ** -0.5, generator=generator)
 
+    load_weights = dummy_loader.DummyModelLoader.load_weights
+
+    def load_scaled(loader: Any, model: torch.nn.Module, model_config: Any) -> None:
+        load_weights(loader, model, model_config)
+        for name, parameter in model.named_parameters():
+            if name.endswith(("q_norm.weight", "k_norm.weight")):
+                parameter.data.fill_(parameter.shape[-1] ** -0.25)
+
     dummy_loader.initialize_single_dummy_weight = initialize
+    dummy_loader.DummyModelLoader.load_weights = load_scaled
