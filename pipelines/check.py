@@ -28,8 +28,8 @@ __all__ = ["check", "findings"]
 FEW_TOKENS = 128
 """Room for less text than this is worth a warning: most records would be cut or dead."""
 
-BROKER_MS = 5_000
-"""A broker that takes longer than this to answer is a finding."""
+CONNECT_S, ANSWER_MS = 5.0, 10_000
+"""How long a check waits for a broker to be reached, and to answer."""
 
 
 def check(path: Path, *, with_engine: bool = False) -> int:
@@ -152,8 +152,8 @@ def _values(config: PipelineConfig, schema: DecisionSchema) -> Iterator[Finding]
 def _topics(config: PipelineConfig) -> Iterator[Finding]:
     """The brokers, then the topics on them; a check waits for neither as long as a run would."""
     limits = ("connect_timeout_ms", "request_timeout_ms")
-    kafka = config.kafka.model_copy(update={name: min(getattr(config.kafka, name), BROKER_MS) for name in limits})
-    brokers = reach(kafka, timeout_s=kafka.connect_timeout_ms / 1000)
+    kafka = config.kafka.model_copy(update={name: min(getattr(config.kafka, name), ANSWER_MS) for name in limits})
+    brokers = reach(kafka, timeout_s=min(CONNECT_S, kafka.connect_timeout_ms / 1000))
     yield from brokers
     if any(broker.level == "ok" for broker in brokers):
         with told_once():

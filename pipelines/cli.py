@@ -199,7 +199,7 @@ def _add_check(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "check everything that can be checked before records flow",
         """\
         One line a finding: ok, warn or error, what it is about, what was found, and what to do. Writes nothing, joins
-        no group, loads no model weights without --engine. A broker that does not answer in 5 s is an error.
+        no group, loads no model weights without --engine. A broker that is not reached in 5 s is an error.
 
         examples:
           slotstream check --config my.yaml
