@@ -10,7 +10,7 @@ On a CPU, with the checkpoint that ships and the demo's own reads (the default; 
 On a GPU, with random weights at the size of DiffusionGemma-26B-A4B (about 4 minutes an engine):
     python tests/bench/engine.py --model 26b --out results --config '{"attention_backend": "TRITON_ATTN"}'
 The same quantized, slotstream's own path only:
-    python tests/bench/engine.py --model 26b --engines ours --extra '{"quantization": "fp8_per_channel"}'
+    python tests/bench/engine.py --model 26b --engines ours-fp8 --extra '{"quantization": "fp8_per_channel"}'
 
 Rows (128 record tokens behind a shared prefix of 256, canvas 32, 3 slots of 4 marks, unless the name says otherwise):
   alone          one read at a time: p50, p90, milliseconds
@@ -18,6 +18,7 @@ Rows (128 record tokens behind a shared prefix of 256, canvas 32, 3 slots of 4 m
   slots_N        the same at 256 in flight with N slots (24: in a canvas of 64); decisions/s is slots x reads/s
   record_N       the same at 256 in flight with N record tokens
   mixed          reads of all shapes, straight after the start: slowest read, longest time without an answer
+  curves         reads/s and p50 over slots, options, prefix, record and reads in flight, one at a time
   answers        the same reads in every engine: largest gap and flipped arg max between them
 A row or an engine that fails leaves its error in the JSON and the others run. --out holds what there is so far at any
 time. Random weights are scaled as trained ones are (norms one, fan-in); their answers mean nothing, and their flips say
@@ -28,11 +29,13 @@ import argparse
 import json
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -44,7 +47,7 @@ if __name__ == "__main__":
 
 from slotstream.operators.engines.environment import installed_vllm  # noqa: E402 (after the path is set)
 from tests.bench.reads.child import Child  # noqa: E402
-from tests.bench.reads.engines import ENGINES  # noqa: E402
+from tests.bench.reads.engines import ENGINES, kind  # noqa: E402
 from tests.bench.reads.one_engine import measure_one  # noqa: E402
 from tests.bench.reads.random_weights import MODEL_26B, MODEL_TINY, model_folder, plugin_folder  # noqa: E402
 from tests.bench.reads.report import agreement, bars  # noqa: E402
@@ -59,14 +62,25 @@ def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     _, on_cpu = installed_vllm()
     parser.add_argument("--model", help="checkpoint folder, or 26b or tiny: random weights (unset: the one that ships)")
-    parser.add_argument("--engines", nargs="+", choices=ENGINES, help="unset: all; on a CPU stock and ours")
+    parser.add_argument(
+        "--engines",
+        nargs="+",
+        type=_engine,
+        metavar="NAME",
+        help="default, stock, ours; also twice, with a suffix of "
+        "its own settings: ours-fp8. Unset: all three; on a CPU stock and ours",
+    )
     parser.add_argument(
         "--rows", nargs="+", choices=ROWS, help="unset: all; with the demo's reads those without a shape"
     )
     parser.add_argument("--workload", choices=("demo", "synthetic"), help="unset: demo for the shipped checkpoint")
-    parser.add_argument("--config", nargs="+", default=[], metavar="[ENGINE=]JSON", help="fields of EngineConfig")
+    parser.add_argument("--config", nargs="+", default=[], metavar="[NAME=]JSON", help="fields of EngineConfig")
     parser.add_argument(
-        "--extra", default="{}", metavar="JSON", help="vLLM arguments that EngineConfig has no field for"
+        "--extra",
+        nargs="+",
+        default=[],
+        metavar="[NAME=]JSON",
+        help="vLLM arguments that EngineConfig has no field for",
     )
     parser.add_argument("--seconds", type=float, default=20.0 if on_cpu else 5.0, help="aim for each timed phase")
     parser.add_argument("--rounds", type=int, default=2, help="timed phases a row; the best counts")
@@ -84,7 +98,8 @@ def arguments() -> argparse.ArgumentParser:
     )
     parser.add_argument("--out", type=Path, help="folder for result.json and each engine's figures and log")
     parser.add_argument("--against", type=Path, metavar="FILE", help="an engine's file of another run: compare answers")
-    parser.add_argument("--one", choices=ENGINES, help=argparse.SUPPRESS)  # a child's: which engine
+    parser.add_argument("--add", action="store_true", help="keep and compare the engines that --out holds already")
+    parser.add_argument("--one", type=_engine, help=argparse.SUPPRESS)  # a child's: which engine
     parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)  # a child's: where to
     return parser
 
@@ -93,17 +108,20 @@ def measure(options: argparse.Namespace, out: Path) -> dict[str, Any]:
     """Run every engine, write result.json after each, return it."""
     _, on_cpu = installed_vllm()
     demo = (options.workload or ("synthetic" if options.model else "demo")) == "demo"
-    engines = options.engines or (("stock", "ours") if on_cpu else tuple(ENGINES))
+    engines = options.engines or (["stock", "ours"] if on_cpu else list(ENGINES))
     rows = options.rows or [name for name in ROWS if not demo or (name in COMPARED and name != "in_flight_256")]
+    before = _before(out) if options.add else {}
     result: dict[str, Any] = {
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "command": " ".join(["python tests/bench/engine.py", *map(repr, sys.argv[1:])]).replace("'", '"'),
+        "runs": [
+            *before.get("runs", []),
+            {"date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), "command": shlex.join(["python", *sys.argv])},
+        ],
         "machine": _machine(),
         "vllm": installed_vllm()[0],
         "weights": "random, scaled" if options.model in _MODELS else "the checkpoint's",
-        "engines": {},
+        "engines": {name: found for name, found in before.get("engines", {}).items() if name not in engines},
     }
-    answers: dict[str, Any] = {}
+    answers: dict[str, Any] = {name: found.pop("answers", {}) for name, found in result["engines"].items()}
     # A place that stays: vLLM's compile cache knows a model by its path.
     place = Path(tempfile.gettempdir()) / "slotstream-bench"
     path = [str(plugin_folder(place / "plugin")), str(ROOT), os.environ.get("PYTHONPATH", "")]
@@ -111,9 +129,10 @@ def measure(options: argparse.Namespace, out: Path) -> dict[str, Any]:
     children: dict[str, Child] = {}
     for name in engines:
         command = [
-            sys.executable, __file__, "--one", name, "--into", str(out / f"{name}.json"), "--extra", options.extra,
-            "--config", json.dumps(_config(options, name, place)), "--workload", "demo" if demo else "synthetic",
-            "--rows", *(row for row in rows if name == "ours" or row in COMPARED),
+            sys.executable, __file__, "--one", name, "--into", str(out / f"{name}.json"),
+            "--config", json.dumps(_model(options.model, place) | _its_own(options.config, name)),
+            "--extra", json.dumps(_its_own(options.extra, name)), "--workload", "demo" if demo else "synthetic",
+            "--rows", *(row for row in rows if kind(name) == "ours" or row in COMPARED),
             *(f"--{key}={getattr(options, key)}" for key in ("seconds", "rounds", "mixed", "alone", "equal")),
         ]  # fmt: skip
         children[name] = Child(command, environment, out / f"{name}.json")
@@ -121,7 +140,7 @@ def measure(options: argparse.Namespace, out: Path) -> dict[str, Any]:
         for child in children.values():
             child.start()
     for name, child in children.items():
-        print(f"{name}: {ENGINES[name]}", file=sys.stderr, flush=True)
+        print(f"{name}: {ENGINES[kind(name)]}", file=sys.stderr, flush=True)
         found = child.finish(options.limit_s)
         answers[name] = found.pop("answers", {})
         result["engines"][name] = found
@@ -131,24 +150,42 @@ def measure(options: argparse.Namespace, out: Path) -> dict[str, Any]:
     return result
 
 
-def _config(options: argparse.Namespace, name: str, place: Path) -> dict[str, Any]:
-    config: dict[str, Any] = {}
-    if options.model in _MODELS:
-        config = {
-            "model": str(model_folder(place / options.model, _MODELS[options.model])),
-            "load_format": "dummy",
-            "max_model_len": 2048,
-            "canvas_length": 32,
-        }
-    elif options.model:
-        config["model"] = options.model
-    for text in options.config:
-        engine, _, fields = text.partition("=")
-        if engine not in ENGINES:
-            config |= json.loads(text)
-        elif engine == name:
-            config |= json.loads(fields)
-    return config
+def _engine(name: str) -> str:
+    if kind(name) not in ENGINES:
+        raise argparse.ArgumentTypeError(f"engine {name!r} is none of {', '.join(ENGINES)}, with or without -SUFFIX")
+    return name
+
+
+def _before(out: Path) -> dict[str, Any]:
+    """What an earlier run left in the folder, each engine with its answers."""
+    path = out / "result.json"
+    if not path.is_file():
+        return {}
+    before: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    for name in before["engines"]:
+        its = out / f"{name}.json"
+        if its.is_file():
+            before["engines"][name]["answers"] = json.loads(its.read_text(encoding="utf-8")).get("answers", {})
+    return before
+
+
+def _model(model: str | None, place: Path) -> dict[str, Any]:
+    if model not in _MODELS:
+        return {"model": model} if model else {}
+    folder = model_folder(place / model, _MODELS[model])
+    return {"model": str(folder), "load_format": "dummy", "max_model_len": 2048, "canvas_length": 32}
+
+
+def _its_own(texts: Sequence[str], name: str) -> dict[str, Any]:
+    """What the options [NAME=]JSON say for one engine; a later one replaces an earlier one's fields."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        of, _, fields = text.partition("=")
+        if text.startswith("{"):
+            found |= json.loads(text)
+        elif of == name:
+            found |= json.loads(fields)
+    return found
 
 
 def _agreements(answers: dict[str, Any], against: Path | None) -> dict[str, Any]:

@@ -89,8 +89,8 @@ def test_a_bar_is_judged_only_where_both_sides_were_measured() -> None:
     stock = {"rows": {"in_flight_256": {"reads_s": 250.0}, "alone": {"error": "it died"}}}
     found = {bar["what"]: bar["met"] for bar in bars({"ours": ours, "stock": stock}, on_cpu=False)}
     assert found == {
-        "reads/s, ours over stock with the cap lifted, 256 in flight": False,
-        "reads/s, ours, 256 in flight": True,
+        "ours: reads/s over stock, cap lifted, 256 in flight": False,
+        "ours: reads/s, 256 in flight": True,
     }
 
 

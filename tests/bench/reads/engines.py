@@ -15,7 +15,7 @@ from slotstream.operators.engines.read_loop import ReadLoop
 from slotstream.operators.engines.slot_read import mark_groups, read_result, sampling_arguments
 from slotstream.operators.engines.vllm import VllmEngine, engine_arguments
 
-__all__ = ["ENGINES", "PLUGIN_OFF", "open_engine"]
+__all__ = ["ENGINES", "PLUGIN_OFF", "kind", "open_engine"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -36,15 +36,20 @@ _NEEDED = (
 )  # fmt: skip
 
 
+def kind(name: str) -> str:
+    """Which of `ENGINES` a name like ours-fp8 means."""
+    return name.partition("-")[0]
+
+
 def open_engine(name: str, config: EngineConfig, extra: Mapping[str, Any]) -> Engine:
-    """Load one of `ENGINES`.
+    """Load one of `ENGINES`, with or without a suffix.
 
     Args:
         extra: arguments of vLLM's AsyncEngineArgs that EngineConfig has no field for; they replace slotstream's.
     """
-    if name != "ours":
+    if kind(name) != "ours":
         config = config.model_copy(update=dict(PLUGIN_OFF))
-    if name == "default":
+    if kind(name) == "default":
         return _DefaultEngine(config, extra)
     if extra:
         # The one seam there is: the product itself takes no argument that it does not know.

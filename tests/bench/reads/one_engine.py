@@ -26,7 +26,7 @@ def measure_one(options: argparse.Namespace) -> int:
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     config = EngineConfig.model_validate_json(options.config[0])
-    extra = json.loads(options.extra)
+    extra = json.loads(options.extra[0])
     found: dict[str, Any] = {"config": config.model_dump(mode="json", exclude_unset=True), "vllm_arguments": extra}
     found["rows"] = {}
     started = time.monotonic()

@@ -55,26 +55,28 @@ def bars(engines: Mapping[str, Mapping[str, Any]], *, on_cpu: bool) -> list[dict
     def ratio(above: float | None, below: float | None) -> float | None:
         return above / below if above is not None and below else None
 
-    many = "in_flight_256" if not on_cpu else "in_flight_32"
-    ours, stock, default = (figure(name, many, "reads_s") for name in ("ours", "stock", "default"))
-    if on_cpu:
-        bar("reads/s, ours over stock, 32 in flight, CPU", ratio(ours, stock), 6.0)
-        return found
-    fp8 = "fp8" in str(engines.get("ours", {}).get("vllm_arguments"))
-    bar("reads/s, ours over stock by default, 256 in flight", ratio(ours, default), 4.0)
-    bar("reads/s, ours over stock with the cap lifted, 256 in flight", ratio(ours, stock), 2.4 if fp8 else 2.0)
-    bar("reads/s, ours, 256 in flight", ours, 480.0 if fp8 else 360.0)
-    one = figure("ours", "alone", "p50_ms")
-    bar("p50 of one read alone, ours over stock", ratio(one, figure("stock", "alone", "p50_ms")), 0.6, at_most=True)
-    if fp8:
-        bar("p50 of one read alone, ms", one, 20.0, at_most=True)
-    eight = ratio(figure("ours", "slots_1", "reads_s"), figure("ours", "slots_8", "reads_s"))
-    bar("cost of 8 slots over one", eight, 1.1, at_most=True)
-    bar("decisions/s, 24 slots in a canvas of 64", figure("ours", "slots_24", "decisions_s"), 9_000.0)
-    bar(
-        "longest time without an answer, mixed reads, ms",
-        figure("ours", "mixed", "longest_stall_ms"),
-        500.0,
-        at_most=True,
-    )
+    many = "in_flight_32" if on_cpu else "in_flight_256"
+    stock, default = (figure(name, many, "reads_s") for name in ("stock", "default"))
+    for name in (name for name in engines if name.partition("-")[0] == "ours"):
+        ours, one = figure(name, many, "reads_s"), figure(name, "alone", "p50_ms")
+        if on_cpu:
+            bar(f"{name}: reads/s over stock, 32 in flight, CPU", ratio(ours, stock), 6.0)
+            continue
+        fp8 = "fp8" in str(engines[name].get("vllm_arguments")) + str(engines[name].get("config"))
+        bar(f"{name}: reads/s over stock by default, 256 in flight", ratio(ours, default), 4.0)
+        bar(f"{name}: reads/s over stock, cap lifted, 256 in flight", ratio(ours, stock), 2.4 if fp8 else 2.0)
+        bar(f"{name}: reads/s, 256 in flight", ours, 480.0 if fp8 else 360.0)
+        bar(
+            f"{name}: p50 of one read alone, over stock",
+            ratio(one, figure("stock", "alone", "p50_ms")),
+            0.6,
+            at_most=True,
+        )
+        if fp8:
+            bar(f"{name}: p50 of one read alone, ms", one, 20.0, at_most=True)
+            bar(f"{name}: decisions/s, 24 slots in a canvas of 64", figure(name, "slots_24", "decisions_s"), 9_000.0)
+        eight = ratio(figure(name, "slots_1", "reads_s"), figure(name, "slots_8", "reads_s"))
+        bar(f"{name}: cost of 8 slots over one", eight, 1.1, at_most=True)
+        stall = figure(name, "mixed", "longest_stall_ms")
+        bar(f"{name}: longest time without an answer, mixed reads, ms", stall, 500.0, at_most=True)
     return found

@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from queue import SimpleQueue
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from slotstream.operators.engines.protocol import Engine, ReadRequest, ReadResult
 from tests.bench.reads.workload import Shape, Workload, mixed_shape
 
-__all__ = ["COMPARED", "ROWS", "Bench", "Phase", "read_all"]
+__all__ = ["COMPARED", "CURVES", "ROWS", "Bench", "Phase", "read_all"]
 
 _TIMEOUT_S = 240.0  # for one read: a first batch shape may compile for tens of seconds
 
@@ -159,6 +159,35 @@ def answers(bench: Bench, in_flight: int = 64) -> dict[str, Any]:
     return {"reads": len(requests)}
 
 
+CURVES: dict[str, tuple[Sequence[int], Callable[[int], tuple[Shape, int]]]] = {
+    "slots": ((1, 2, 4, 8, 16, 24), lambda n: (Shape(slots=n, canvas=64), 256)),
+    "options": ((2, 8, 32, 128, 255), lambda n: (Shape(slots=1, marks=n), 256)),
+    "prefix": ((0, 256, 1024, 4096, 8192), lambda n: (Shape(prefix=n), 256)),
+    "record": ((8, 32, 128, 512, 1024), lambda n: (Shape(record=n), 256)),
+    "in_flight": ((1, 4, 16, 64, 256, 512), lambda n: (Shape(), n)),
+}
+"""Cost curves: what varies -> its values, and the shape and the reads in flight at each."""
+
+
+def curves(bench: Bench) -> dict[str, Any]:
+    """reads/s and p50 while one thing varies; all else as in the other rows. One short phase a point."""
+    info = bench.engine.info
+    quick = replace(bench, seconds=bench.seconds / 3, rounds=1)
+    found: dict[str, Any] = {"reads": 0}
+    for axis, (values, at) in CURVES.items():
+        points = []
+        for value in values:
+            shape, in_flight = at(value)
+            if shape.canvas > info.canvas_length or shape.prefix + shape.record + shape.canvas > info.max_model_len:
+                continue  # this engine is set up for less
+            figures = throughput(quick, shape, in_flight)
+            points.append({axis: value, "reads_s": figures["reads_s"], "p50_ms": figures["p50_ms"]})
+            found["reads"] += figures["reads"]
+        found[axis] = points
+    bench._used = quick._used
+    return found
+
+
 ROWS: dict[str, tuple[Callable[[Bench], dict[str, Any]], Shape]] = {
     "mixed": (mixed, Shape()),
     "alone": (partial(alone, shape=Shape()), Shape()),
@@ -175,6 +204,7 @@ ROWS: dict[str, tuple[Callable[[Bench], dict[str, Any]], Shape]] = {
         }.items()
     },
     "answers": (answers, Shape()),
+    "curves": (curves, Shape()),
 }
 """Row name -> what to run, and the shape that the engine must be able to serve."""
 
