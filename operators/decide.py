@@ -24,7 +24,8 @@ from slotstream.schemas.record import Message, Origin, Record
 
 __all__ = ["Decide", "DecideFn", "record_of_fields"]
 
-_TOGETHER = 8  # records that are handed to the engine in one go, and the least share of the bound that may wait for it
+_TOGETHER = 32  # records that are tokenized and handed to the engine in one go, at most
+_SHARE = 4  # and at most this part of those in flight, so that the engine never waits for work
 
 
 # What Beam would infer from `process` is WindowedValue, which is how an outcome leaves, not what leaves.
@@ -59,7 +60,7 @@ class DecideFn(beam.DoFn):  # type: ignore[misc]
             self._ready.engine,
             max_in_flight=self._config.max_in_flight,
             read_timeout_s=self._config.read_timeout_s,
-            together=min(_TOGETHER, max(1, self._config.max_in_flight // _TOGETHER)),
+            together=min(_TOGETHER, max(1, self._config.max_in_flight // _SHARE)),
             clock=self._clock,
         )
 

@@ -59,7 +59,7 @@ def label_from_read(question: Question, draws: Sequence[Sequence[float]], *, mas
         MassTooLow: the marks hold less than `mass_floor` of the probability.
     """
     if len(draws) == 1:
-        over_vocabulary = [exp(option) for option in draws[0]]
+        over_vocabulary = list(map(exp, draws[0]))
     else:
         over_vocabulary = [fsum(map(exp, option)) / len(draws) for option in zip(*draws, strict=True)]
     total = fsum(over_vocabulary)
@@ -70,19 +70,19 @@ def label_from_read(question: Question, draws: Sequence[Sequence[float]], *, mas
             f"{mass_floor:g}: the model would answer something that no option names"
         )
     probabilities = [p / total for p in over_vocabulary]
-    rounded = [round(p * _STEPS) / _STEPS for p in probabilities]
-    *_, second, highest = sorted(probabilities)
+    highest = max(probabilities)
     top = probabilities.index(highest)
+    rounded = [round(p * _STEPS) / _STEPS for p in probabilities]
     value, level = _value(question, probabilities, top)
     return Label(
-        question=question.id,
-        type=question.type,
-        value=value,
-        level=level,
+        question.id,
+        question.type,
+        value,
+        level,
         probability=rounded[top],
         mass=_rounded(mass),
-        margin=_rounded(highest - second),
-        entropy=_rounded(-fsum([p * log(p) for p in probabilities if p > 0])) + 0.0,
+        margin=_rounded(highest - sorted(probabilities)[-2]),
+        entropy=_rounded(-fsum([p * log(p) for p in probabilities if p])) + 0.0,
         probabilities=dict(zip(question.options, rounded, strict=True)),
     )
 

@@ -1,8 +1,6 @@
 """Fakes that ship: engines for unit tests, load tests and benchmarks. Their answers mean nothing."""
 
-import hashlib
 import math
-from array import array
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -34,12 +32,10 @@ def instant_info(config: EngineConfig) -> EngineInfo:
 
 def hashed_read(request: ReadRequest) -> ReadResult:
     """A sound-looking read that depends on the prompt alone, not on the batch: one option gets most of 0.99."""
-    seed = hashlib.sha256(array("I", (*request.prompt_ids, *request.slots)).tobytes()).digest()
-    log_probs = []
-    for number, marks in enumerate(request.mark_ids):
-        top = int.from_bytes(seed[number % 16 : number % 16 + 4], "little") % len(marks)
-        log_probs.append(_row(len(marks), top))
-    return ReadResult(tuple(log_probs))
+    seed = hash((request.prompt_ids, request.slots))  # of whole numbers: the same in every process
+    return ReadResult(
+        tuple(_row(len(marks), (seed >> number % 16) % len(marks)) for number, marks in enumerate(request.mark_ids))
+    )
 
 
 @lru_cache(maxsize=4096)

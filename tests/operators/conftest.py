@@ -34,7 +34,7 @@ def instant_config(tmp_path: Path) -> Iterator[EngineConfig]:
     Its bound is so small that no record waits for others before its reads start.
     """
     folder = write_tiny_tokenizer(tmp_path / "checkpoint")
-    config = EngineConfig(kind="instant", model=str(folder), read_timeout_s=0.5, max_in_flight=8)
+    config = EngineConfig(kind="instant", model=str(folder), read_timeout_s=0.5, max_in_flight=7)
     yield config
     host.discard(config)
 

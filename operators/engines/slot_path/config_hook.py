@@ -1,4 +1,4 @@
-"""What vLLM does to an engine's settings for this model, without its silent cap."""
+"""What vLLM does to an engine's settings for this model, without its silent cap and with our scheduler."""
 
 from typing import Any
 
@@ -6,9 +6,11 @@ from vllm.model_executor.models.config import DiffusionGemmaModelForBlockDiffusi
 
 __all__ = ["SlotReadConfig"]
 
+_SCHEDULER = "slotstream.operators.engines.slot_path.scheduler.slot_read_scheduler"
+
 
 class SlotReadConfig(DiffusionGemmaModelForBlockDiffusionConfig):  # type: ignore[misc]
-    """Keeps `max_num_seqs`.
+    """Keeps `max_num_seqs`, and names the scheduler.
 
     vLLM turns 128 and more into 8, because its sampler holds float32 copies of canvas x vocabulary for every request.
     The slot path holds a bounded chunk of slot rows. A canvas that is generated or constrained still costs what it
@@ -20,3 +22,4 @@ class SlotReadConfig(DiffusionGemmaModelForBlockDiffusionConfig):  # type: ignor
         asked = vllm_config.scheduler_config.max_num_seqs
         super().verify_and_update_config(vllm_config)
         vllm_config.scheduler_config.max_num_seqs = asked
+        vllm_config.scheduler_config.scheduler_cls = _SCHEDULER
