@@ -1,6 +1,7 @@
 """The start-up proof of the slot path: one read of the served model by both codes, compared."""
 
 import logging
+import math
 
 from slotstream.operators.engines.protocol import ReadResult
 from slotstream.schemas.errors import EngineNotCapable
@@ -17,12 +18,13 @@ GPU_BOUND = 1.0
 
 
 def largest_gap(one: ReadResult, other: ReadResult) -> float:
-    """Largest difference of a log-probability, nats."""
-    return max(
+    """Largest difference of a log-probability, nats; NaN if there is one."""
+    gaps = [
         abs(a - b)
         for row, other_row in zip(one.log_probs, other.log_probs, strict=True)
         for a, b in zip(row, other_row, strict=True)
-    )
+    ]
+    return math.nan if any(map(math.isnan, gaps)) else max(gaps)  # `max` may pass a NaN over
 
 
 def check_gap(slot: ReadResult, stock: ReadResult, *, exact: bool) -> float:

@@ -64,7 +64,7 @@ _GENERATION = {
 }
 
 
-def write_tiny_checkpoint(folder: Path, *, seed: int = 0, canvas_length: int = 32) -> Path:
+def write_tiny_checkpoint(folder: Path, *, seed: int = 0, canvas_length: int = 32, max_positions: int = 1024) -> Path:
     """Write configuration, tokenizer and float32 safetensors; returns `folder`.
 
     Matrices are scaled by their fan-in, so that activations and distributions have a natural size: with the library's
@@ -73,7 +73,7 @@ def write_tiny_checkpoint(folder: Path, *, seed: int = 0, canvas_length: int = 3
     """
     folder.mkdir(parents=True, exist_ok=True)
     config = DiffusionGemmaConfig(
-        text_config=_TEXT,
+        text_config={**_TEXT, "max_position_embeddings": max_positions},
         vision_config=_VISION,
         canvas_length=canvas_length,
         image_token_id=8,
