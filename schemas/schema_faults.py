@@ -95,7 +95,8 @@ def _type(question: Mapping[str, Any]) -> str:
     if "type" not in question:
         return "its type is missing; write type: noul, choice or score"
     kind = question["type"]
-    return f"its type is noul, choice or score, got {written(kind)}{_near(kind, _QUESTIONS)}"
+    near = _near(kind, _QUESTIONS) if isinstance(kind, str) else ""
+    return f"its type is noul, choice or score, got {written(kind)}{near}"
 
 
 def _instead(kind: str, value: Any) -> str:

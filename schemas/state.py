@@ -51,7 +51,8 @@ class StateTemplate(BaseModel):
                 f"state is a field's name, a list of names, or a map with fields or template, got {written(value)}"
             )
         if isinstance(value, Mapping) and ("fields" in value) == ("template" in value):
-            raise ValueError(f"state has either fields or template, got {list(value)}")
+            keys = ", ".join(map(repr, value)) or "no key"
+            raise ValueError(f"state is a map with either fields or template, got {keys}; write one of them")
         return value
 
     @field_validator("fields")

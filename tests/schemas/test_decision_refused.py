@@ -153,12 +153,13 @@ _CHOICE_OF = "questions: {{q: {{type: choice, criteria: {}}}}}"
         (
             "state: {path: x}\nquestions: {a: {type: noul, instructions: x}}",
             "state:",
-            "either fields or template, got ['path']",
+            "a map with either fields or template, got 'path'; write one of them",
         ),
         # What a YAML user wrote, and what was meant.
         (f"{_ASKED}\ntruncat: tail", "truncat:", "unknown key; did you mean 'truncate'?"),
         (f"{_ASKED}\nq: {{type: noul, instruction: x}}", "q:", "a question stands under questions"),
         ("questions: {a: {type: nuol, instructions: x}}", "questions.a:", "got 'nuol'; did you mean 'noul'?"),
+        ("questions: {a: {type: [noul], instructions: x}}", "questions.a:", "noul, choice or score, got a list\n"),
         ("questions: {a: {type: noul, instruction: x}}", "questions.a.instruction:", "did you mean 'instructions'?"),
         ("questions: {a: {type: noul, prompt: x}}", "questions.a.prompt:", "did you mean 'instructions'?"),
         ("questions: {a: {type: choice, options: [x, y]}}", "questions.a.options:", "did you mean 'criteria'?"),
@@ -218,7 +219,7 @@ def test_a_broken_rule_is_named_with_its_place_and_the_value(
         load_decision_schema(path)
     message = str(caught.value)
     assert str(path) in message
-    assert rule in message
+    assert rule in f"{message}\n"
     assert not place or f"\n  {place} " in message
     for raw in ("Input should", "Value error", "NoneType", "<class", "pydantic"):
         assert raw not in message
