@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -13,9 +14,10 @@ from slotstream.operators.engines.config import EngineConfig
 from slotstream.operators.engines.protocol import ReadRequest, ReadResult
 from slotstream.operators.engines.slot_read import check_request
 from slotstream.operators.testing import INSTANT_INFO, InstantEngine
+from tests.bench.reads.picture import draw
 from tests.bench.reads.random_weights import MODEL_26B, model_folder, plugin_folder
 from tests.bench.reads.report import agreement, bars
-from tests.bench.reads.rows import ROWS, Bench, read_all
+from tests.bench.reads.rows import CURVES, ROWS, Bench, curves, read_all
 from tests.bench.reads.workload import DemoReads, Shape, SyntheticReads, mixed_shape
 
 READS = SyntheticReads(INSTANT_INFO.vocab_size)
@@ -92,6 +94,14 @@ def test_a_bar_is_judged_only_where_both_sides_were_measured() -> None:
         "ours: reads/s over stock, cap lifted, 256 in flight": False,
         "ours: reads/s, 256 in flight": True,
     }
+
+
+def test_the_picture_holds_every_point_of_every_curve() -> None:
+    bench = Bench(InstantEngine(), READS, seconds=0.001, rounds=1)
+    found = curves(bench)
+    picture = ElementTree.fromstring(draw({"ours": found, "ours-fp8": found}, "a < b"))
+    points = sum(len(found[axis]) for axis in CURVES)
+    assert len(picture.findall(".//{http://www.w3.org/2000/svg}circle")) == 2 * points > 40
 
 
 def test_the_weightless_folder_is_a_checkpoint_of_real_size(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from slotstream.operators.engines.protocol import Engine, ReadRequest, ReadResult
 from tests.bench.reads.workload import Shape, Workload, mixed_shape
 
-__all__ = ["COMPARED", "CURVES", "ROWS", "Bench", "Phase", "read_all"]
+__all__ = ["COMPARED", "CURVES", "ROWS", "Bench", "Phase", "curves", "read_all"]
 
 _TIMEOUT_S = 240.0  # for one read: a first batch shape may compile for tens of seconds
 
