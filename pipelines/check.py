@@ -129,7 +129,7 @@ def _attention(engine: EngineConfig) -> Iterator[Finding]:
     if engine.kind != "vllm":
         return
     vllm_version, on_cpu = installed_vllm()
-    path = choose_path(engine.slot_path, vllm_version)
+    path = choose_path(engine.slot_path, vllm_version, None if on_cpu else engine.attention_backend)
     advice = "set engine.slot_path: off to read so without this warning" if path.doubtful else ""
     yield Finding("warning" if path.doubtful else "ok", "reads", f"by the {path}", advice)
     if not on_cpu:

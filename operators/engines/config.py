@@ -47,11 +47,12 @@ class EngineConfig(BaseModel):
         description="Widest canvas that is served, tokens. Unset: the checkpoint's own, at most 64. A read takes only "
         "the width that its questions need.",
     )
-    slot_path: Literal["auto", "off"] = Field(
+    slot_path: Literal["auto", "two_steps", "off"] = Field(
         default="auto",
         description="Whether reads are computed at their slots alone, several times faster than by vLLM's own code and "
         "with the same answers. auto: yes, with the vLLM versions that it was tested with (0.32); with any other, "
-        "vLLM's own code and a warning. off: always vLLM's own code.",
+        "vLLM's own code and a warning. two_steps: the same, but a prompt and its canvas never share a step of the "
+        "engine. off: always vLLM's own code.",
     )
     max_num_seqs: int = Field(
         default=127,
@@ -59,6 +60,12 @@ class EngineConfig(BaseModel):
         le=1024,
         description="Reads that may share one engine step. Without the slot path at most 127 do: vLLM would silently "
         "turn 128 and more into 8 for this model.",
+    )
+    max_num_batched_tokens: int | None = Field(
+        default=None,
+        ge=64,
+        description="Tokens of one engine step: at least one whole prompt, and without the slot path one prompt beside "
+        "the canvases of all reads. Unset: just that, with the slot path at most 8192 and no less than a prompt.",
     )
     max_in_flight: int = Field(
         default=64,
@@ -79,7 +86,8 @@ class EngineConfig(BaseModel):
     )
     attention_backend: Literal["FLASH_ATTN", "TRITON_ATTN"] | None = Field(
         default=None,
-        description="vLLM's attention kernels on a GPU. Unset: vLLM chooses. FlashInfer cannot serve this model.",
+        description="vLLM's attention kernels on a GPU. Unset: TRITON_ATTN with the slot path, without it vLLM "
+        "chooses. FlashInfer cannot serve this model.",
     )
     load_format: Literal["auto", "safetensors", "dummy"] = Field(
         default="auto", description="How weights are loaded. dummy: random weights, for benchmarks only."

@@ -12,16 +12,17 @@ from slotstream.operators.engines.environment import installed_vllm, prepare_env
 from slotstream.operators.engines.probe import PROBE_READS, check_probe, default_probe
 from slotstream.operators.engines.protocol import EngineInfo
 from slotstream.operators.engines.read_loop import ReadLoop
-from slotstream.operators.engines.slot_path.gate import ReadPath, choose_path
-from slotstream.operators.engines.slot_path.names import ARCHITECTURE
+from slotstream.operators.engines.slot_path.gate import FUSED_ATTENTION, ReadPath, choose_path
+from slotstream.operators.engines.slot_path.names import ARCHITECTURE, FUSED
 from slotstream.operators.engines.slot_path.self_check import check_gap
 from slotstream.operators.engines.vllm_reader import VllmReader
-from slotstream.schemas.errors import EngineError, EngineNotCapable
+from slotstream.schemas.errors import ConfigError, EngineError, EngineNotCapable
 
 __all__ = ["VllmEngine", "engine_arguments"]
 
 _LOG = logging.getLogger(__name__)
 _CPU_CACHE_MIB = 512
+_SLOT_PATH_BUDGET = 8192  # tokens: more gained nothing on an H200, and every token has its share of activations
 _STOCK_SEQS = 127  # vLLM's own code turns 128 and more into 8, without a word
 
 
@@ -37,7 +38,7 @@ class VllmEngine(ReadLoop):
     def __init__(self, config: EngineConfig) -> None:
         facts = model_facts(config)
         vllm_version, on_cpu = installed_vllm()
-        path = choose_path(config.slot_path, vllm_version)
+        path = choose_path(config.slot_path, vllm_version, None if on_cpu else config.attention_backend)
         info = facts.engine_info(name="vllm", version=vllm_version, path=str(path))
         prepare_environment(on_cpu=on_cpu, offline=facts.local, start_timeout_s=config.start_timeout_s)
         arguments = engine_arguments(config, facts, on_cpu=on_cpu, path=path)
@@ -60,7 +61,7 @@ def engine_arguments(
     """
     slot_path = path is not None and path.kind == "slot"
     max_num_seqs = config.max_num_seqs if slot_path else min(config.max_num_seqs, _STOCK_SEQS)
-    budget = max_num_seqs * facts.canvas_length + facts.max_model_len
+    budget = _token_budget(config, facts, max_num_seqs, slot_path=slot_path)
     kv_cache_mib = config.kv_cache_mib or (_CPU_CACHE_MIB if on_cpu else None)
     arguments: dict[str, Any] = {
         "model": facts.location,
@@ -82,14 +83,31 @@ def engine_arguments(
     if slot_path:
         arguments["hf_overrides"] = {"architectures": [ARCHITECTURE]}
         arguments["max_logprobs"] = facts.vocab_size  # how many marks a slot may have
+        arguments["additional_config"] = {FUSED: path is not None and path.fused}
     if on_cpu:
         # One block table for all kinds of attention: each costs interpreted kernels a request, a fifth of a read.
         arguments["disable_hybrid_kv_cache_manager"] = True
     if kv_cache_mib is not None:
         arguments["kv_cache_memory_bytes"] = kv_cache_mib << 20
-    if config.attention_backend is not None and not on_cpu:
-        arguments["attention_backend"] = config.attention_backend
+    attention_backend = config.attention_backend or (FUSED_ATTENTION if slot_path else None)
+    if attention_backend is not None and not on_cpu:
+        arguments["attention_backend"] = attention_backend
     return arguments
+
+
+def _token_budget(config: EngineConfig, facts: ModelFacts, max_num_seqs: int, *, slot_path: bool) -> int:
+    """Tokens of one step. The slot path's scheduler never cuts a canvas, so that a step need not hold all of them."""
+    all_of_it = max_num_seqs * facts.canvas_length + facts.max_model_len
+    least = facts.max_model_len if slot_path else all_of_it
+    asked = config.max_num_batched_tokens
+    if asked is None:
+        return min(all_of_it, max(_SLOT_PATH_BUDGET, facts.max_model_len)) if slot_path else all_of_it
+    if asked < least:
+        raise ConfigError(
+            f"engine.max_num_batched_tokens is {asked} and the engine needs {least}: "
+            + ("a whole prompt" if slot_path else "a whole prompt beside the canvases of engine.max_num_seqs reads")
+        )
+    return asked
 
 
 async def _open(arguments: dict[str, Any], info: EngineInfo, path: ReadPath) -> VllmReader:

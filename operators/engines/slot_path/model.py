@@ -39,16 +39,22 @@ class SlotReadDiffusionGemma(DiffusionGemmaForConditionalGeneration):  # type: i
     def _read_slots(self, hidden_states: torch.Tensor, plan: Any) -> None:
         """Fill in the plan's log-probabilities and most likely tokens, a bounded number of rows at a time.
 
-        vLLM narrows `compute_logits` to an allowed set when all requests of a step share it. A step with slot reads
-        shares none, since they are unconstrained; so its logits are over the full vocabulary.
+        Slot reads are unconstrained: always the full vocabulary, whatever allowed set the other requests share.
         """
         rows = chunk_rows(self.config.get_text_config().vocab_size)
         likely, mark_values = [], []
         for start in range(0, plan.slot_rows, rows):
-            logits = super().compute_logits(hidden_states[start : start + rows])
+            logits = self._slot_logits(hidden_states[start : start + rows])
             best = logits.argmax(dim=1, keepdim=True)
             likely.append(best)
             columns = torch.cat((best, plan.marks[start : start + rows]), dim=1)
             mark_values.append(mark_log_probs(logits, columns)[0])
         plan.likely = torch.cat(likely)
         plan.log_probs = torch.cat(mark_values)
+
+    def _slot_logits(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """As vLLM computes them: product, then the soft cap in float32. In place, where vLLM's compiled function would
+        be compiled anew when a step has a single slot, in the middle of serving."""
+        logits: torch.Tensor = self.logits_processor(self.lm_head, hidden_states).float()
+        cap = self.final_logit_softcapping
+        return logits if cap is None else logits.div_(cap).tanh_().mul_(cap)

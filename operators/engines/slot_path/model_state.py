@@ -1,13 +1,16 @@
 """The model state of the slot path: what the worker keeps of each request, and the hooks of a step."""
 
+# ruff: noqa: PLR0917 (the hooks have vLLM's signatures)
 import os
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from vllm.config.compilation import CUDAGraphMode
 from vllm.model_executor.models.diffusion_gemma import DiffusionGemmaModelState
 from vllm.utils.torch_utils import async_tensor_h2d
+from vllm.v1.worker.gpu.attn_utils import build_attn_metadata
 
 from slotstream.operators.engines.slot_path.eligible import slot_read
 from slotstream.operators.engines.slot_path.host_kernels import install
@@ -97,6 +100,45 @@ class SlotReadModelState(DiffusionGemmaModelState):  # type: ignore[misc]
         self.plans.put(plan)
         if plan is not None:
             input_batch.logits_indices = plan.logits_indices
+
+    def prepare_attn(
+        self,
+        input_batch: Any,
+        cudagraph_mode: Any,
+        block_tables: tuple[torch.Tensor, ...],
+        slot_mappings: torch.Tensor,
+        attn_groups: Any,
+        kv_cache_config: Any,
+        for_capture: bool = False,
+        ubatch_idx: int = 0,
+    ) -> dict[str, Any]:
+        """A fused step has more sequences than requests; any other is vLLM's."""
+        plan = self.plans.current
+        if plan is None or plan.sequences is None:
+            return super().prepare_attn(  # type: ignore[no-any-return]
+                input_batch,
+                cudagraph_mode,
+                block_tables,
+                slot_mappings,
+                attn_groups,
+                kv_cache_config,
+                for_capture,
+                ubatch_idx,
+            )
+        # A full graph replays batches of canvases alone; a step with a prompt in it never is one.
+        assert cudagraph_mode != CUDAGraphMode.FULL
+        rows = input_batch.idx_mapping[: input_batch.num_reqs]
+        causal = self.diffusion_states.is_encoder_phase[rows].to(torch.int32)
+        request = plan.sequences_on_device[0]
+        return build_attn_metadata(  # type: ignore[no-any-return]
+            attn_groups=attn_groups,
+            num_tokens=input_batch.num_tokens,
+            max_seq_len=self.max_model_len,
+            block_tables=tuple(table[request] for table in block_tables),
+            slot_mappings=slot_mappings,
+            kv_cache_config=kv_cache_config,
+            **plan.sequences.attention(plan.sequences_on_device, input_batch, causal),
+        )
 
     def _apply_self_conditioning(
         self,

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from vllm.utils.torch_utils import async_tensor_h2d
 
 from slotstream.operators.engines.slot_path.eligible import SlotRead
+from slotstream.operators.engines.slot_path.sequences import Sequences, split_sequences
 
 __all__ = ["ReadTable", "StepPlan", "StepPlans"]
 
@@ -26,6 +27,7 @@ class StepPlan:
     canvas_rows: rows of the batch that hold the canvases of slot reads.
     marks: [slot_rows, widest set].  targets: where each slot's token goes in a flat [requests, width] output.
     finishing: request rows whose prompt this step completes: from the next step on they attend both ways.
+    sequences: of a step in which reads are fused with the end of their prompts, else None.
     sampled, rejected: per request, as vLLM counts them; 0 for others.
     likely, log_probs: filled in by `compute_logits`: [slot_rows, 1] and [slot_rows, 1 + widest set].
     """
@@ -43,6 +45,8 @@ class StepPlan:
     rejected: torch.Tensor
     others_at: torch.Tensor
     others_start: torch.Tensor
+    sequences: Sequences | None = None
+    sequences_on_device: tuple[torch.Tensor, ...] = ()
     likely: torch.Tensor | None = None
     log_probs: torch.Tensor | None = None
 
@@ -130,6 +134,9 @@ class ReadTable:
         canvas_start = starts[reading + 1] - logits[reading]
         taken = np.arange(self.slots.shape[1]) < counts[:, None]
         slot_rows = (canvas_start[:, None] + self.slots[read_rows])[taken]
+        fused = np.zeros(count, np.bool_)
+        fused[reading] = canvas_start > starts[reading]
+        sequences = split_sequences(starts, logits, fused) if fused.any() else None
         other_rows = _spans(starts[others + 1] - logits[others], logits[others])
         widest = int(counts.max(initial=1))
         sampled, rejected = np.zeros(count, np.int64), np.zeros(count, np.int64)
@@ -149,20 +156,29 @@ class ReadTable:
             rejected,
             others,
             others_start,
+            *(sequences.pieces() if sequences is not None else ()),
         )
         # One copy to the device for all of it.
-        on_device = async_tensor_h2d(np.concatenate(pieces).astype(np.int64), device=device).split(
+        split = async_tensor_h2d(np.concatenate(pieces).astype(np.int64), device=device).split(
             [len(piece) for piece in pieces]
         )
+        targets_at, finishing_at, sampled_at, rejected_at, others_at, others_start_at = split[3:9]
         return StepPlan(
-            others,
-            len(slot_rows),
-            first_row.tolist(),
-            widest,
-            on_device[0],
-            on_device[1],
-            on_device[2].view(marks.shape),
-            *on_device[3:],
+            others=others,
+            slot_rows=len(slot_rows),
+            first_row=first_row.tolist(),
+            widest=widest,
+            logits_indices=split[0],
+            canvas_rows=split[1],
+            marks=split[2].view(marks.shape),
+            targets=targets_at,
+            finishing=finishing_at,
+            sampled=sampled_at,
+            rejected=rejected_at,
+            others_at=others_at,
+            others_start=others_start_at,
+            sequences=sequences,
+            sequences_on_device=tuple(split[9:]),
         )
 
     def _marks(self, rows: Ints) -> Ints:

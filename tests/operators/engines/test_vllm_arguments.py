@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,9 @@ from hypothesis import strategies as st
 
 from slotstream.operators.engines.capability import ModelFacts
 from slotstream.operators.engines.config import EngineConfig
+from slotstream.operators.engines.slot_path.gate import ReadPath
 from slotstream.operators.engines.vllm import engine_arguments
+from slotstream.schemas.errors import ConfigError
 
 FACTS = ModelFacts("/models/m", "m", local=True, max_model_len=4096, canvas_length=64, vocab_size=262_144)
 
@@ -27,6 +30,46 @@ def test_the_token_budget_holds_every_running_canvas_and_a_whole_prompt(seqs: in
     assert arguments["max_num_batched_tokens"] - seqs * canvas >= length
     assert arguments["max_num_seqs"] == seqs
     assert arguments["enable_chunked_prefill"] is False
+
+
+SLOT_PATH = ReadPath("slot", "a test", fused=True)
+
+
+@pytest.mark.parametrize(
+    ("seqs", "asked", "path", "budget"),
+    [
+        (8, None, SLOT_PATH, 8 * 64 + 4096),
+        (256, None, SLOT_PATH, 8192),
+        (256, 5000, SLOT_PATH, 5000),
+        (100, None, None, 100 * 64 + 4096),
+        (100, 20_000, None, 20_000),
+    ],
+)
+def test_the_slot_path_needs_no_step_that_holds_every_canvas(
+    seqs: int, asked: int | None, path: ReadPath | None, budget: int
+) -> None:
+    config = EngineConfig(max_num_seqs=seqs, max_num_batched_tokens=asked)
+    assert engine_arguments(config, FACTS, on_cpu=False, path=path)["max_num_batched_tokens"] == budget
+
+
+@pytest.mark.parametrize(("asked", "path"), [(4000, SLOT_PATH), (10_000, None)])
+def test_a_step_that_is_too_small_is_refused(asked: int, path: ReadPath | None) -> None:
+    config = EngineConfig(max_num_seqs=127, max_num_batched_tokens=asked)
+    with pytest.raises(ConfigError, match=f"max_num_batched_tokens is {asked} and the engine needs"):
+        engine_arguments(config, FACTS, on_cpu=False, path=path)
+
+
+@pytest.mark.parametrize(("path", "seqs"), [(SLOT_PATH, 300), (None, 127)])
+def test_only_the_slot_path_takes_more_reads_than_vllm_caps(path: ReadPath | None, seqs: int) -> None:
+    assert engine_arguments(EngineConfig(max_num_seqs=300), FACTS, on_cpu=False, path=path)["max_num_seqs"] == seqs
+
+
+@pytest.mark.parametrize(("asked", "backend"), [(None, "TRITON_ATTN"), ("FLASH_ATTN", "FLASH_ATTN")])
+def test_the_slot_path_is_an_architecture_of_its_own(asked: Any, backend: str) -> None:
+    arguments = engine_arguments(EngineConfig(attention_backend=asked), FACTS, on_cpu=False, path=SLOT_PATH)
+    assert arguments["hf_overrides"] == {"architectures": ["SlotReadDiffusionGemmaForBlockDiffusion"]}
+    assert arguments["additional_config"] == {"slotstream_fused": True}
+    assert arguments["attention_backend"] == backend
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Run in a process of its own: one engine, the read cases in several situations, the answers as JSON.
 
-    python engine_process.py {stock|slot} CHECKPOINT OUT SITUATION,... [OVERRIDES as JSON]
+    python engine_process.py {auto|two_steps|off} CHECKPOINT OUT SITUATION,... [OVERRIDES as JSON]
 
 The engine runs in this process, step by step, so that batches, aborts and preemptions are in the script's hand.
 """
@@ -40,10 +40,10 @@ IN_FLIGHT = 16
 class Driver:
     """One in-process engine; answers by request name."""
 
-    def __init__(self, checkpoint: str, *, by_slots: bool, overrides: dict[str, Any]) -> None:
+    def __init__(self, checkpoint: str, *, slot_path: Any, overrides: dict[str, Any]) -> None:
         config = EngineConfig(
             model=checkpoint,
-            slot_path="auto" if by_slots else "off",
+            slot_path=slot_path,
             max_num_seqs=IN_FLIGHT,
             max_model_len=MAX_MODEL_LEN,
             canvas_length=CANVAS_LENGTH,
@@ -51,26 +51,33 @@ class Driver:
         )
         facts = model_facts(config)
         version, on_cpu = installed_vllm()
+        path = choose_path(config.slot_path, version)
         prepare_environment(on_cpu=on_cpu, offline=True, start_timeout_s=300)
-        arguments = engine_arguments(config, facts, on_cpu=on_cpu, path=choose_path(config.slot_path, version))
+        arguments = engine_arguments(config, facts, on_cpu=on_cpu, path=path)
         from vllm import EngineArgs
         from vllm.v1.engine.llm_engine import LLMEngine
 
-        self.by_slots = by_slots
+        self.by_slots = path.kind == "slot"
         self.engine = LLMEngine.from_engine_args(EngineArgs(**{**arguments, **overrides}), enable_multiprocessing=False)
         self.scheduler: Any = self.engine.engine_core.engine_core.scheduler
-        self.facts = {"preempted": 0, "prefix_hits": 0, "split_prompts": 0, "deferred": 0}
-        self._count_preemptions()
+        self.facts = {"preempted": 0, "prefix_hits": 0, "split_prompts": 0, "deferred": 0, "fused": 0}
+        self._count()
         self._names = 0
 
-    def _count_preemptions(self) -> None:
-        preempt = self.scheduler._preempt_request
+    def _count(self) -> None:
+        preempt, schedule = self.scheduler._preempt_request, self.scheduler.schedule
 
         def counted(*args: Any, **kwargs: Any) -> Any:
             self.facts["preempted"] += 1
             return preempt(*args, **kwargs)
 
-        self.scheduler._preempt_request = counted
+        def looked_at(*args: Any, **kwargs: Any) -> Any:
+            output = schedule(*args, **kwargs)
+            drafts = output.scheduled_spec_decode_tokens
+            self.facts["fused"] += sum(output.num_scheduled_tokens[name] > len(ids) for name, ids in drafts.items())
+            return output
+
+        self.scheduler._preempt_request, self.scheduler.schedule = counted, looked_at
 
     def add(self, prompt_ids: Iterable[int], params: dict[str, Any]) -> str:
         from vllm import SamplingParams
@@ -147,9 +154,9 @@ def _other_answer(output: Any, other: OtherRequest) -> Any:
 
 
 def main() -> None:
-    kind, checkpoint, out, situations = sys.argv[1:5]
+    setting, checkpoint, out, situations = sys.argv[1:5]
     overrides = json.loads(sys.argv[5]) if len(sys.argv) > 5 else {}
-    driver = Driver(checkpoint, by_slots=kind == "slot", overrides=overrides)
+    driver = Driver(checkpoint, slot_path=setting, overrides=overrides)
     found: dict[str, Any] = {}
     for situation in situations.split(","):
         others = other_requests() if situation in ("mixed", "stock") else []

@@ -3,6 +3,7 @@
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,24 @@ class _Entries:
 def test_a_tested_version_is_read_by_slots(version: str) -> None:
     path = choose_path("auto", version)
     assert (path.kind, path.doubtful) == ("slot", False)
-    assert str(path).startswith("slot path (tested with vllm 0.32.0")
+    assert str(path).startswith("slot path, one step a read (tested with vllm 0.32.0")
+
+
+@pytest.mark.parametrize(
+    ("setting", "attention", "fused"),
+    [
+        ("auto", None, True),
+        ("auto", "TRITON_ATTN", True),
+        ("auto", "FLASH_ATTN", False),
+        ("two_steps", None, False),
+    ],
+)
+def test_prompt_and_canvas_share_a_step_where_attention_can_tell_them_apart(
+    setting: Any, attention: str | None, fused: bool
+) -> None:
+    path = choose_path(setting, "0.32.0", attention)
+    assert (path.kind, path.fused, path.doubtful) == ("slot", fused, False)
+    assert ("two steps a read" in str(path)) is not fused
 
 
 @pytest.mark.parametrize("version", ["0.31.9", "0.33.0", "0.33.0rc1", "1.0.0", "nightly", ""])
