@@ -35,7 +35,7 @@ setup(
     package_data={
         "slotstream.schemas": ["py.typed"],
         "slotstream.operators": ["py.typed"],
-        "slotstream.operators.engines": ["checkpoints/*/*"],
+        "slotstream.operators.engines": ["checkpoints/*/*", "tiles/*.json"],
         "slotstream.pipelines": ["py.typed"],
     },
     install_requires=[

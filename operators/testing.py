@@ -1,6 +1,7 @@
 """Fakes that ship: engines for unit tests, load tests and benchmarks. Their answers mean nothing."""
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -8,6 +9,7 @@ from functools import lru_cache
 
 from slotstream.operators.engines.config import EngineConfig
 from slotstream.operators.engines.protocol import EngineInfo, ReadRequest, ReadResult
+from slotstream.operators.engines.stats import EngineStats
 from slotstream.schemas.errors import EngineError
 
 __all__ = ["INSTANT_INFO", "HeldEngine", "InstantEngine", "hashed_read", "instant_info"]
@@ -57,6 +59,7 @@ class InstantEngine:
         self._info = info or INSTANT_INFO
         self._read = read
         self._closed = False
+        self._since = time.monotonic()
         self.finished = 0
 
     @property
@@ -84,6 +87,11 @@ class InstantEngine:
             self.finished += 1
             future.set_result(result)
 
+    def stats(self) -> EngineStats:
+        """Only what is counted anyway: the rate is over its whole life, and nothing has a step or a queue."""
+        seconds = time.monotonic() - self._since
+        return EngineStats(self.finished, seconds, in_flight=0, reads_per_s=self.finished / seconds if seconds else 0.0)
+
     def close(self) -> None:
         self._closed = True
 
@@ -97,6 +105,9 @@ class HeldEngine(InstantEngine):
     def __init__(self, info: EngineInfo | None = None, read: Callable[[ReadRequest], ReadResult] = hashed_read) -> None:
         super().__init__(info, read)
         self.held: list[tuple[ReadRequest, Future[ReadResult]]] = []
+
+    def stats(self) -> EngineStats:
+        return replace(super().stats(), in_flight=len(self.held))
 
     def _answer(self, request: ReadRequest) -> "Future[ReadResult]":
         future: Future[ReadResult] = Future()

@@ -1,6 +1,7 @@
 """What a checkpoint folder says about itself, read before anything heavy is imported or loaded."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ class ModelFacts:
 
     location: folder or hub id, as the loaders take it.  name: short, for logs and records.  local: it is a folder.
     max_model_len, canvas_length: tokens, resolved from the configuration and the checkpoint.
+    experts: how many a layer has, and their width; None: it has none.
+    quantization: config.json's `quantization_config`; None: its weights are not quantized.
     """
 
     location: str
@@ -32,6 +35,8 @@ class ModelFacts:
     max_model_len: int
     canvas_length: int
     vocab_size: int
+    experts: tuple[int, int] | None = None
+    quantization: Mapping[str, Any] | None = None
 
     def engine_info(self, *, name: str, version: str, path: str) -> EngineInfo:
         """What an engine that serves this checkpoint within these limits says of itself."""
@@ -84,7 +89,17 @@ def model_facts(config: EngineConfig) -> ModelFacts:
         max_model_len=max_model_len,
         canvas_length=canvas_length,
         vocab_size=int(text.get("vocab_size", 0)),
+        experts=_experts(text),
+        # vLLM looks in the same places.
+        quantization=model.get("quantization_config")
+        or text.get("quantization_config")
+        or model.get("compression_config"),
     )
+
+
+def _experts(text: Mapping[str, Any]) -> tuple[int, int] | None:
+    count, width = text.get("num_experts"), text.get("moe_intermediate_size")
+    return (int(count), int(width)) if count and width else None
 
 
 def _check_generation_config(location: str, generation: dict[str, Any]) -> None:

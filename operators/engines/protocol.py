@@ -5,6 +5,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from slotstream.operators.engines.stats import EngineStats
+
 __all__ = ["Engine", "EngineInfo", "ReadRequest", "ReadResult"]
 
 
@@ -71,6 +73,10 @@ class Engine(Protocol):
         Raises:
             EngineError: the engine is closed or dead.
         """
+        ...
+
+    def stats(self) -> EngineStats:
+        """Reads, their rate and what the engine knows of its steps; cheap enough to be asked every second."""
         ...
 
     def close(self) -> None:

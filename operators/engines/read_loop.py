@@ -10,6 +10,7 @@ from functools import partial
 from typing import Protocol
 
 from slotstream.operators.engines.protocol import EngineInfo, ReadRequest, ReadResult
+from slotstream.operators.engines.stats import EngineStats, ReadMeter
 from slotstream.schemas.errors import EngineError, SlotstreamError
 
 __all__ = ["ReadLoop", "Reader"]
@@ -44,11 +45,15 @@ class ReadLoop:
     Args:
         open_reader: makes the reader, on the loop's thread; it may take minutes.
         info: what the engine says of itself.
+        meter: counts the reads; what the reader knows besides, it puts there itself.
     """
 
-    def __init__(self, open_reader: Callable[[], Awaitable[Reader]], info: EngineInfo) -> None:
+    def __init__(
+        self, open_reader: Callable[[], Awaitable[Reader]], info: EngineInfo, meter: ReadMeter | None = None
+    ) -> None:
         self._open_reader = open_reader
         self._info = info
+        self._meter = meter or ReadMeter()
         self._lock = threading.Lock()
         self._inbox: deque[tuple[ReadRequest | None, Future[ReadResult]]] = (
             deque()
@@ -67,6 +72,10 @@ class ReadLoop:
     @property
     def info(self) -> EngineInfo:
         return self._info
+
+    def stats(self) -> EngineStats:
+        """What it does, over the last seconds; the opening does not count."""
+        return self._meter.stats()
 
     def start(self, timeout_s: float) -> None:
         """Open the reader and wait until it is there.
@@ -147,13 +156,16 @@ class ReadLoop:
             else:
                 task = asyncio.ensure_future(self._reader.read(request), loop=self._loop)
                 self._reading[future] = task
-                task.add_done_callback(partial(self._settle, future))
+                self._meter.started()
+                tokens = len(request.prompt_ids) + len(request.canvas_ids)
+                task.add_done_callback(partial(self._settle, future, tokens))
 
-    def _settle(self, future: "Future[ReadResult]", task: "asyncio.Task[ReadResult]") -> None:
+    def _settle(self, future: "Future[ReadResult]", tokens: int, task: "asyncio.Task[ReadResult]") -> None:
         del self._reading[future]
         error = EngineError(f"the read was given up: {self._refusal}") if task.cancelled() else task.exception()
         if error is None:
             self.finished += 1
+        self._meter.ended(tokens if error is None else None)
         if not future.set_running_or_notify_cancel():
             return
         if error is None:
@@ -181,6 +193,7 @@ class ReadLoop:
     async def _serve(self) -> None:
         self._stop = asyncio.Event()
         self._reader = await self._open_reader()
+        self._meter.reset()
         try:
             with self._lock:
                 if self._refusal == _NOT_STARTED:

@@ -1,21 +1,28 @@
 """The engine for work: one vLLM AsyncLLM, created, used and closed on one event-loop thread."""
 
 import logging
+import os
 import signal
 import time
+from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
 from typing import Any
 
 from slotstream.operators.engines.capability import ModelFacts, model_facts
 from slotstream.operators.engines.config import EngineConfig
 from slotstream.operators.engines.environment import installed_vllm, prepare_environment
+from slotstream.operators.engines.gpu import TUNED_FOLDER, GpuSettings, gpu_settings, served_gpu
 from slotstream.operators.engines.probe import PROBE_READS, check_probe, default_probe
 from slotstream.operators.engines.protocol import EngineInfo
+from slotstream.operators.engines.quantization import Quantization, choose_quantization
 from slotstream.operators.engines.read_loop import ReadLoop
 from slotstream.operators.engines.slot_path.gate import FUSED_ATTENTION, ReadPath, choose_path
 from slotstream.operators.engines.slot_path.names import ARCHITECTURE, FUSED
 from slotstream.operators.engines.slot_path.self_check import check_gap
+from slotstream.operators.engines.stats import ReadMeter
 from slotstream.operators.engines.vllm_reader import VllmReader
+from slotstream.operators.engines.vllm_stats import stat_logger
+from slotstream.operators.engines.warm_up import warm_up, warm_up_batches
 from slotstream.schemas.errors import ConfigError, EngineError, EngineNotCapable
 
 __all__ = ["VllmEngine", "engine_arguments"]
@@ -42,7 +49,8 @@ class VllmEngine(ReadLoop):
         info = facts.engine_info(name="vllm", version=vllm_version, path=str(path))
         prepare_environment(on_cpu=on_cpu, offline=facts.local, start_timeout_s=config.start_timeout_s)
         arguments = engine_arguments(config, facts, on_cpu=on_cpu, path=path)
-        super().__init__(lambda: _open(arguments, info, path), info)
+        start = _Start(config, facts, info, path, on_cpu)
+        super().__init__(lambda: _open(start, arguments), info, start.meter)
         self.start(config.start_timeout_s)
 
 
@@ -80,6 +88,9 @@ def engine_arguments(
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
     }
+    quantization = choose_quantization(config.quantization, facts.quantization, model=facts.name, on_cpu=on_cpu)
+    if quantization.online is not None:
+        arguments["quantization"] = quantization.online
     if slot_path:
         arguments["hf_overrides"] = {"architectures": [ARCHITECTURE]}
         arguments["max_logprobs"] = facts.vocab_size  # how many marks a slot may have
@@ -110,7 +121,39 @@ def _token_budget(config: EngineConfig, facts: ModelFacts, max_num_seqs: int, *,
     return asked
 
 
-async def _open(arguments: dict[str, Any], info: EngineInfo, path: ReadPath) -> VllmReader:
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """What an engine is started from, beside vLLM's arguments."""
+
+    config: EngineConfig
+    facts: ModelFacts
+    info: EngineInfo
+    path: ReadPath
+    on_cpu: bool
+    meter: ReadMeter = field(default_factory=ReadMeter)
+
+    @property
+    def quantization(self) -> Quantization:
+        facts = self.facts
+        return choose_quantization(self.config.quantization, facts.quantization, model=facts.name, on_cpu=self.on_cpu)
+
+    def gpu_settings(self, arguments: dict[str, Any]) -> GpuSettings:
+        """What this machine's GPU adds to `arguments`. Imports vLLM."""
+        if self.on_cpu:
+            return GpuSettings()
+        return gpu_settings(
+            served_gpu(),
+            self.quantization,
+            experts=self.facts.experts,
+            budget=arguments["max_num_batched_tokens"],
+            eager=arguments["enforce_eager"],
+            slot_path=self.path.kind == "slot",
+            tuned_folder=os.environ.get(TUNED_FOLDER),
+        )
+
+
+async def _open(start: _Start, arguments: dict[str, Any]) -> VllmReader:
+    info, path = start.info, start.path
     if tuple(map(int, info.version.split(".")[:2])) < (0, 32):
         raise EngineNotCapable(f"vLLM {info.version} has no slot reads; install 0.32, as slotstream[cpu] and [gpu] do")
     _keep_interrupts_from_children()
@@ -120,28 +163,41 @@ async def _open(arguments: dict[str, Any], info: EngineInfo, path: ReadPath) -> 
     from vllm import AsyncEngineArgs  # noqa: PLC0415 (twenty seconds, and only after the environment is set)
     from vllm.v1.engine.async_llm import AsyncLLM  # noqa: PLC0415
 
+    settings = start.gpu_settings(arguments)
+    os.environ.update(settings.environment)  # the engine's process inherits it
+    optional = "; ".join((f"weights {start.quantization}", *settings.reasons))
     imported = time.monotonic()
-    _LOG.info("vllm: imported in %.1f s; loading %s", imported - started, info.model)
+    _LOG.info("vllm: imported in %.1f s; loading %s; %s", imported - started, info.model, optional)
     try:
-        reader = VllmReader(AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments)), info, by_slots=path.kind == "slot")
+        llm = AsyncLLM.from_engine_args(
+            AsyncEngineArgs(**{**settings.arguments, **arguments}), stat_loggers=[stat_logger(start.meter)]
+        )
+        reader = VllmReader(llm, info, by_slots=path.kind == "slot")
     except RuntimeError as error:
         raise EngineError(
-            f"vLLM's engine process did not start ({error}); its messages on stderr say why. A script that starts an "
-            "engine needs an `if __name__ == '__main__':` guard, because that process imports the script again"
+            f"vLLM's engine process did not start ({error}); its messages on stderr say why (settings that it can "
+            f"do without: {optional}). A script that starts an engine needs an `if __name__ == '__main__':` guard, "
+            "because that process imports the script again"
         ) from error
     try:
-        reader.check_settings(arguments)
+        reader.check_settings(arguments, quantized=start.quantization.scheme != "none")
         loaded = time.monotonic()
         _LOG.info("vllm: loaded %s in %.1f s; probing", info.model, loaded - imported)
         asked = default_probe(info)
         probed = check_probe([await reader.read(asked) for _ in range(PROBE_READS)], info)
         if path.kind == "slot":
             check_gap(probed, await reader.read_stock(asked), exact=reader.in_float32)
+        if start.config.warm_up == "auto" and not start.on_cpu:  # a CPU compiles nothing
+            in_flight = min(start.config.max_in_flight, arguments["max_num_seqs"])
+            budget = arguments["max_num_batched_tokens"]
+            await warm_up(reader, info, warm_up_batches(info, in_flight=in_flight, budget=budget))
     except BaseException:
         reader.close()
         raise
     _LOG.info(
-        "vllm: ready, probed in %.1f s (model %s, at most %d tokens, canvas at most %d, %d reads a step)",
+        "vllm: ready after %.1f s, %.1f of them probing and warming up (model %s, at most %d tokens, canvas at most "
+        "%d, %d reads a step)",
+        time.monotonic() - started,
         time.monotonic() - loaded,
         info.model,
         info.max_model_len,

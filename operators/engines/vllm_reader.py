@@ -66,8 +66,11 @@ class VllmReader:
             raise EngineError("vLLM ended a read without log-probabilities")
         return answer
 
-    def check_settings(self, arguments: dict[str, Any]) -> None:
+    def check_settings(self, arguments: dict[str, Any], *, quantized: bool) -> None:
         """Compare the running engine with what was asked: vLLM's model hooks change settings without a word.
+
+        Args:
+            quantized: the model was found to be quantized, in a way that is not refused.
 
         Raises:
             EngineNotCapable: a setting that reads depend on was changed.
@@ -86,6 +89,11 @@ class VllmReader:
         if changed:
             raise EngineNotCapable(
                 f"vLLM changed {', '.join(changed)}; slot reads are only safe with the settings asked for"
+            )
+        if config.model_config.quantization is not None and not quantized:
+            raise EngineNotCapable(
+                f"vLLM finds model {self._info.model!r} quantized ({config.model_config.quantization}) where its "
+                "config.json says nothing of it; put quantization_config there, so that it can be checked"
             )
         if config.model_config.get_vocab_size() != self._info.vocab_size:
             raise EngineNotCapable(

@@ -94,3 +94,38 @@ def test_more_tokens_than_the_model_knows_are_refused(tmp_path: Path) -> None:
 def test_a_canvas_that_leaves_no_prompt_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="leaves no room"):
         model_facts(EngineConfig(model=folder(tmp_path), max_model_len=64, canvas_length=64))
+
+
+@pytest.mark.parametrize(
+    ("text", "experts"),
+    [
+        ({"num_experts": 128, "moe_intermediate_size": 704}, (128, 704)),
+        ({"num_experts": 8}, None),
+        ({"num_experts": None, "moe_intermediate_size": 704}, None),
+        ({}, None),
+    ],
+    ids=str,
+)
+def test_the_experts_of_a_model_are_known(
+    tmp_path: Path, text: dict[str, int | None], experts: tuple[int, int] | None
+) -> None:
+    model = {**MODEL, "text_config": {**MODEL.get("text_config", {}), **text}}
+    assert model_facts(EngineConfig(model=folder(tmp_path, model))).experts == experts
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"quantization_config": {"quant_method": "fp8"}},
+        {"compression_config": {"quant_method": "fp8"}},
+        {"text_config": {**MODEL["text_config"], "quantization_config": {"quant_method": "fp8"}}},
+    ],
+    ids=str,
+)
+def test_a_quantized_checkpoint_says_so(tmp_path: Path, told: dict[str, Any]) -> None:
+    facts = model_facts(EngineConfig(model=folder(tmp_path, {**MODEL, **told})))
+    assert facts.quantization == {"quant_method": "fp8"}
+
+
+def test_a_checkpoint_that_is_not_quantized_says_nothing(tmp_path: Path) -> None:
+    assert model_facts(EngineConfig(model=folder(tmp_path))).quantization is None

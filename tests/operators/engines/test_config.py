@@ -30,6 +30,12 @@ def test_a_setting_that_cannot_work_is_refused(setting: dict[str, object]) -> No
         EngineConfig.model_validate(setting)
 
 
+@pytest.mark.parametrize("name", ["fp8", "fp8_per_tensor"])
+def test_one_scale_a_tensor_is_refused_with_the_reason(name: str) -> None:
+    with pytest.raises(ValidationError, match=rf"{name} has one scale a tensor .* would depend on its neighbours"):
+        EngineConfig.model_validate({"quantization": name})
+
+
 def test_it_is_frozen() -> None:
     with pytest.raises(ValidationError):
         EngineConfig().max_num_seqs = 3  # type: ignore[misc]
@@ -44,7 +50,14 @@ def test_settings_of_the_operator_share_one_engine(setting: dict[str, object]) -
 
 @pytest.mark.parametrize(
     "setting",
-    [{"kind": "instant"}, {"model": "x"}, {"dtype": "bfloat16"}, {"max_model_len": 64}, {"max_num_seqs": 8}],
+    [
+        {"kind": "instant"},
+        {"model": "x"},
+        {"dtype": "bfloat16"},
+        {"max_model_len": 64},
+        {"max_num_seqs": 8},
+        {"quantization": "fp8_per_channel"},
+    ],
     ids=lambda s: next(iter(s)),
 )
 def test_settings_of_the_engine_ask_for_another_engine(setting: dict[str, object]) -> None:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from slotstream.operators.engines.capability import ModelFacts
 from slotstream.operators.engines.config import EngineConfig
 from slotstream.operators.engines.slot_path.gate import ReadPath
 from slotstream.operators.engines.vllm import engine_arguments
-from slotstream.schemas.errors import ConfigError
+from slotstream.schemas.errors import ConfigError, EngineNotCapable
 
 FACTS = ModelFacts("/models/m", "m", local=True, max_model_len=4096, canvas_length=64, vocab_size=262_144)
 
@@ -107,3 +108,19 @@ def test_the_prefix_is_cached_and_nothing_but_text_is_served() -> None:
     assert arguments["limit_mm_per_prompt"] == {"image": 0, "video": 0}
     assert arguments["diffusion_config"] == {"canvas_length": 64}
     assert (arguments["model"], arguments["max_model_len"]) == ("/models/m", 4096)
+
+
+def test_vllm_is_told_what_to_make_of_the_weights_and_nothing_of_what_they_are() -> None:
+    plain, online = EngineConfig(), EngineConfig(quantization="fp8_per_channel")
+    of_checkpoint = replace(FACTS, quantization={"quant_method": "modelopt", "quant_algo": "NVFP4"})
+    assert "quantization" not in engine_arguments(plain, FACTS, on_cpu=False)
+    assert engine_arguments(online, FACTS, on_cpu=False)["quantization"] == "fp8_per_channel"
+    assert "quantization" not in engine_arguments(plain, of_checkpoint, on_cpu=False)
+
+
+def test_a_refused_format_is_refused_before_vllm_is_imported() -> None:
+    per_tensor = replace(FACTS, quantization={"quant_method": "fp8", "activation_scheme": "dynamic"})
+    with pytest.raises(EngineNotCapable, match="would depend on its neighbours"):
+        engine_arguments(EngineConfig(), per_tensor, on_cpu=False)
+    with pytest.raises(ConfigError, match="needs a GPU"):
+        engine_arguments(EngineConfig(quantization="fp8_per_channel"), FACTS, on_cpu=True)
