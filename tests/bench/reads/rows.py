@@ -189,7 +189,7 @@ def curves(bench: Bench) -> dict[str, Any]:
 
 
 ROWS: dict[str, tuple[Callable[[Bench], dict[str, Any]], Shape]] = {
-    "mixed": (mixed, Shape()),
+    "mixed": (mixed, Shape(canvas=16)),
     "alone": (partial(alone, shape=Shape()), Shape()),
     "in_flight_32": (partial(throughput, shape=Shape(), in_flight=32), Shape()),
     **{
