@@ -14,6 +14,13 @@ StreamFactory = Callable[..., Stream]
 
 
 @pytest.fixture
+def sound_groups(kafka_broker: LocalBroker) -> None:
+    """Skips where a consumer group does not survive its members."""
+    if kafka_broker.kind != "apache":
+        pytest.skip("noida-db keeps a killed member in its group for ever, and its groups do not rebalance soundly")
+
+
+@pytest.fixture
 def stream(tmp_path: Path, kafka_broker: LocalBroker, topic: TopicFactory) -> Iterator[StreamFactory]:
     """`stream(partitions=2, questions={...}, settings={...})` makes topics and configuration; processes end with it."""
     made: list[Stream] = []

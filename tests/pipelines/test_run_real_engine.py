@@ -33,6 +33,7 @@ def decisions(stream: Stream) -> dict[str, dict[str, Any]]:
     return {fields["decision_id"]: {k: v for k, v in fields.items() if k != "decided_at"} for fields in found}
 
 
+@pytest.mark.usefixtures("sound_groups")
 def test_a_kill_loses_nothing_and_a_replay_gives_the_same_labels(stream: StreamFactory) -> None:
     first = stream(questions=QUESTIONS, settings=REAL_ENGINE | {"run.epoch_max_records": 25})
     sent = first.send(tickets())

@@ -37,6 +37,7 @@ def test_a_signal_finishes_commits_and_exits_0_and_a_restart_copies_nothing(
     assert (after.read, after.folded, after.copies) == (sent, sent, 0)
 
 
+@pytest.mark.usefixtures("sound_groups")
 def test_a_second_signal_exits_at_once_with_1(stream: StreamFactory) -> None:
     it = stream(settings=SMALL_EPOCHS | {"engine.kind": "instant"})
     it.send(texts(2_000))
@@ -58,6 +59,7 @@ def test_a_signal_before_the_first_record_exits_0(stream: StreamFactory) -> None
     assert running.stop() == 0, running.told()
 
 
+@pytest.mark.usefixtures("sound_groups")
 def test_two_runs_in_one_group_share_the_partitions(stream: StreamFactory) -> None:
     it = stream(partitions=4, settings=SMALL_EPOCHS)
     sent = it.send(texts(40))
@@ -84,6 +86,7 @@ def test_two_runs_in_one_group_share_the_partitions(stream: StreamFactory) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("sound_groups")
 def test_five_kills_in_the_middle_of_2000_records_lose_nothing(stream: StreamFactory) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
