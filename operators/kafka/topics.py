@@ -17,7 +17,7 @@ from slotstream.operators.kafka.header_keys import accept_any_header_key
 from slotstream.operators.kafka.sink import SinkConfig
 from slotstream.operators.kafka.source import SourceConfig
 
-__all__ = ["TopicSettings", "check_topics", "create_topics", "judge"]
+__all__ = ["TopicSettings", "check_topics", "create_topics", "judge", "topic_settings"]
 
 NEVER = 1 << 62
 """Milliseconds; Kafka's own "no limit" values are -1 and 2^63-1."""
@@ -55,14 +55,25 @@ def check_topics(
         ConfigError: it refuses the login.
     """
     names = [source.topic, sink.decided, sink.review, sink.dead]
+    found = topic_settings(kafka, names)
+    with broker_errors(f"looking at the topics on {kafka.bootstrap_servers}"):
+        oldest_ms = _oldest_ms(kafka, found[source.topic]) if source.topic in found else None
+    return list(judge(source, sink, found, oldest_ms=oldest_ms, now_ms=int(clock() * 1000)))
+
+
+def topic_settings(kafka: KafkaConfig, names: list[str]) -> dict[str, TopicSettings]:
+    """Those of the topics that exist, by name.
+
+    Raises:
+        BrokerError: the cluster does not answer.
+        ConfigError: it refuses the login.
+    """
     with broker_errors(f"looking at the topics on {kafka.bootstrap_servers}"):
         admin = KafkaAdminClient(**kafka.client_arguments("check"))
         try:
-            found = _settings(admin, names)
+            return _settings(admin, names)
         finally:
             admin.close()
-        oldest_ms = _oldest_ms(kafka, found[source.topic]) if source.topic in found else None
-    return list(judge(source, sink, found, oldest_ms=oldest_ms, now_ms=int(clock() * 1000)))
 
 
 def create_topics(

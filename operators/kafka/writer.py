@@ -25,7 +25,7 @@ from slotstream.operators.kafka.producers import NULL, Producers
 from slotstream.operators.kafka.sink import Outgoing, SinkConfig
 from slotstream.schemas.errors import BrokerError, RecordError, RecordRefused, RecordTooLarge
 
-__all__ = ["BatchWriter", "refusal"]
+__all__ = ["REFUSED", "BatchWriter", "refusal"]
 
 logger = logging.getLogger(__name__)
 
