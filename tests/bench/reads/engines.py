@@ -32,7 +32,7 @@ PLUGIN_OFF: Mapping[str, Any] = {"slot_path": "off"}
 _NEEDED = (
     "model", "dtype", "max_model_len", "diffusion_config", "limit_mm_per_prompt", "skip_tokenizer_init",
     "enforce_eager", "gpu_memory_utilization", "load_format", "attention_backend", "kv_cache_memory_bytes",
-    "disable_hybrid_kv_cache_manager", "disable_log_stats", "use_tqdm_on_load",
+    "disable_hybrid_kv_cache_manager", "disable_log_stats", "use_tqdm_on_load", "quantization",
 )  # fmt: skip
 
 
