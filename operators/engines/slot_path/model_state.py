@@ -45,7 +45,8 @@ class SlotReadModelState(DiffusionGemmaModelState):  # type: ignore[misc]
         if device.type == "cpu":
             install()
             if "OMP_NUM_THREADS" not in os.environ and model.config.get_text_config().hidden_size < _ONE_THREAD_BELOW:
-                torch.set_num_threads(1)
+                # vLLM has made torch.set_num_threads do nothing in this process; this is what stood behind that name.
+                torch._C.set_num_threads(1)
 
     def custom_sampler(self, sampler: Any) -> tuple[Any, Any] | None:
         stock, rejection = super().custom_sampler(sampler)
