@@ -17,7 +17,7 @@ from slotstream.operators.kafka.header_keys import accept_any_header_key
 from slotstream.operators.kafka.sink import SinkConfig
 from slotstream.operators.kafka.source import SourceConfig
 
-__all__ = ["TopicSettings", "check_topics", "create_topics", "judge", "topic_settings"]
+__all__ = ["NEVER", "TopicSettings", "check_topics", "create_topics", "judge", "topic_settings"]
 
 NEVER = 1 << 62
 """Milliseconds; Kafka's own "no limit" values are -1 and 2^63-1."""

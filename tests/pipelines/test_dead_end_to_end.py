@@ -53,16 +53,6 @@ def test_dead_letters_are_redriven_once_and_decided_under_their_first_ids(
     sent = it.send([*texts(20), *CLASH, BAD])
     it.run_to_the_end()
     assert it.audit().routes == {"decided": 20, "dead": 4}
-    capsys.readouterr()
-
-    # A dry run writes nothing and says what is missing; so does a run without the topic.
-    assert redrive(it) == 0
-    told = capsys.readouterr().out
-    assert "4 would be written" in told
-    assert "does not exist. Add --create-topic, or create it: kafka-topics.sh --create" in told
-    assert "This was a dry run" in told
-    with pytest.raises(ConfigError, match="nothing was written"):
-        redrive(it, write=True)
 
     # Those whose reason is gone, once.
     set_up(it, output__field_prefix="slot_")
@@ -112,6 +102,26 @@ def test_dead_letters_are_redriven_once_and_decided_under_their_first_ids(
     assert audit.sound
     assert (audit.copies, audit.overtaken, audit.routes) == (0, 5, {"decided": 23, "dead": 1})
     assert [header_value(tuple(r.headers), "slotstream.attempt") for r in it.read("decided")].count("3") == 1
+
+
+def test_a_dry_run_writes_nothing_and_a_missing_topic_is_told_with_what_to_do(
+    stream: StreamFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    it = stream()
+    it.send([*CLASH, BAD])
+    it.run_to_the_end()
+    capsys.readouterr()
+    assert redrive(it) == 0
+    told = capsys.readouterr().out
+    assert "4 would be written" in told
+    assert "does not exist. Add --create-topic, or create it: kafka-topics.sh --create" in told
+    assert "This was a dry run" in told
+    with pytest.raises(ConfigError, match="nothing was written"):
+        redrive(it, write=True)
+    create_topics(it.kafka, {it.config.input.redrive_topic: 1}, configs={"cleanup.policy": "compact"})
+    with pytest.raises(ConfigError, match="is compacted"):
+        redrive(it, write=True)
+    assert list(records_of(it.kafka, it.config.input.redrive_topic)) == []
 
 
 def test_letters_are_listed_shown_and_exported(
