@@ -12,6 +12,7 @@ from vllm.model_executor.models.diffusion_gemma import DiffusionGemmaModelState
 from vllm.utils.torch_utils import async_tensor_h2d
 from vllm.v1.worker.gpu.attn_utils import build_attn_metadata
 
+from slotstream.operators.engines.slot_path.attention_tiles import install_tiles
 from slotstream.operators.engines.slot_path.eligible import slot_read
 from slotstream.operators.engines.slot_path.host_kernels import install
 from slotstream.operators.engines.slot_path.plan import ReadTable, StepPlans
@@ -42,6 +43,8 @@ class SlotReadModelState(DiffusionGemmaModelState):  # type: ignore[misc]
         self._seeds: list[tuple[int, Any]] = []
         self._drafts: torch.Tensor | None = None  # the runner's tokens of every request's canvas; set with the sampler
         model.step_plans = self.plans
+        if device.type == "cuda":
+            install_tiles()
         if device.type == "cpu":
             install()
             if "OMP_NUM_THREADS" not in os.environ and model.config.get_text_config().hidden_size < _ONE_THREAD_BELOW:
