@@ -77,7 +77,7 @@ class EngineConfig(BaseModel):
         "the canvases of all reads. Unset: just that, with the slot path at most 8192 and no less than a prompt.",
     )
     max_in_flight: int = Field(
-        default=64,
+        default=256,
         ge=1,
         description="Reads that the operator keeps in the engine at once; at the bound it waits for the oldest.",
     )

@@ -49,7 +49,7 @@ from slotstream.schemas.record import Message, Origin
 BAR, AIM = 0.2, 0.4
 PARTITIONS = 2
 BATCH = 5_000
-TOGETHER = 16  # records that DecideFn hands over in one go by default
+TOGETHER = 32  # records that DecideFn hands over in one go by default
 
 QUESTIONS: dict[str, Any] = {
     "name": "support",
@@ -262,7 +262,7 @@ def _parts(config: PipelineConfig, values: list[bytes]) -> dict[str, float]:
     part("labels", lambda: [labels_from_reads(ready.plan, result) for result in results])
 
     def decide() -> list[Any]:
-        decider = Decider(ready.plan, ready.engine, max_in_flight=64, read_timeout_s=60, together=TOGETHER)
+        decider = Decider(ready.plan, ready.engine, max_in_flight=256, read_timeout_s=60, together=TOGETHER)
         return [*(outcome for record in records for outcome in decider.add(record)), *decider.drain()]
 
     outcomes = part("decide", decide)
