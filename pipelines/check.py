@@ -10,6 +10,7 @@ from slotstream.operators.engines.config import EngineConfig
 from slotstream.operators.engines.environment import installed_vllm
 from slotstream.operators.engines.host import close_all
 from slotstream.operators.engines.protocol import EngineInfo
+from slotstream.operators.engines.quantization import choose_quantization
 from slotstream.operators.engines.slot_path.gate import choose_path
 from slotstream.operators.finding import Finding
 from slotstream.operators.kafka.reach import reach, told_once
@@ -88,10 +89,15 @@ def _model(schema: DecisionSchema, engine: EngineConfig) -> Iterator[Finding]:
         info = instant_info(engine)
         yield Finding("warning", "engine", "kind is instant: answers mean nothing", "set engine.kind: vllm")
     else:
-        info = model_facts(engine).engine_info(name="", version="", path="")
+        facts = model_facts(engine)
+        info = facts.engine_info(name="", version="", path="")
         yield Finding(
             "ok", "model", f"{info.model} serves {info.max_model_len} tokens and a canvas of {info.canvas_length}"
         )
+        if engine.kind == "vllm" and (facts.quantization is not None or engine.quantization != "none"):
+            _, on_cpu = installed_vllm()
+            weights = choose_quantization(engine.quantization, facts.quantization, model=facts.name, on_cpu=on_cpu)
+            yield Finding("ok", "weights", str(weights))
     style = style_for(schema, location)
     knows = "asked in full" if style == "full" else f"its card knows this decision schema; asked in style {style}"
     yield Finding("ok", "model card", knows)

@@ -97,7 +97,7 @@ def gpu_settings(
         )
     if quantization.scheme == "fp8_per_channel" and experts and (tiles := _tiles(gpu, experts)):
         arguments["moe_backend"] = "triton"
-        if tuned_folder is None:
+        if tuned_folder in (None, str(TILES)):
             environment[TUNED_FOLDER] = str(TILES)
             reasons.append(f"experts by Triton with the tiles of {tiles.name}")
         else:

@@ -169,10 +169,9 @@ async def _open(start: _Start, arguments: dict[str, Any]) -> VllmReader:
     imported = time.monotonic()
     _LOG.info("vllm: imported in %.1f s; loading %s; %s", imported - started, info.model, optional)
     try:
-        llm = AsyncLLM.from_engine_args(
-            AsyncEngineArgs(**{**settings.arguments, **arguments}), stat_loggers=[stat_logger(start.meter)]
-        )
-        reader = VllmReader(llm, info, by_slots=path.kind == "slot")
+        given, loggers = AsyncEngineArgs(**{**settings.arguments, **arguments}), [stat_logger(start.meter)]
+        # No name of ours but the reader's holds the AsyncLLM: it must be gone when the reader lets it go.
+        reader = VllmReader(AsyncLLM.from_engine_args(given, stat_loggers=loggers), info, by_slots=path.kind == "slot")
     except RuntimeError as error:
         raise EngineError(
             f"vLLM's engine process did not start ({error}); its messages on stderr say why (settings that it can "

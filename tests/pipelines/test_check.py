@@ -145,6 +145,14 @@ def test_the_room_for_text_is_that_of_a_run(unreachable: Path) -> None:
     assert room() == 300
 
 
+def test_a_number_format_that_cannot_be_served_is_an_error_before_anything_is_loaded(unreachable: Path) -> None:
+    """On the CPU build of vLLM, with the checkpoint that ships."""
+    engine = "kind: vllm\n  quantization: fp8_per_channel"
+    unreachable.write_text(unreachable.read_text().replace("kind: instant\n  model: model", engine))
+    (error,) = [finding for finding in findings(unreachable) if finding.subject == "model" and finding.level == "error"]
+    assert error.message.startswith("engine.quantization is fp8_per_channel, which needs a GPU")
+
+
 SCHEMA: dict[str, Any] = {
     "type": "record",
     "name": "Ticket",

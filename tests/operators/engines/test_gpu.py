@@ -95,6 +95,10 @@ def test_a_folder_of_tiles_that_the_user_named_stays() -> None:
     assert found.reasons[-1] == "experts by Triton with tiles from VLLM_TUNED_CONFIG_FOLDER as it is set"
 
 
+def test_a_second_engine_of_the_process_has_the_same_tiles() -> None:
+    assert settings(tuned_folder=str(TILES)) == settings()
+
+
 @pytest.mark.parametrize("gpu", [H200, Gpu("NVIDIA A100", (8, 0)), Gpu("unknown", None)], ids=lambda g: g.name)
 def test_four_bit_floats_are_refused_without_a_blackwell_gpu(gpu: Gpu) -> None:
     with pytest.raises(EngineNotCapable, match=rf"NVFP4, which needs a Blackwell GPU .* {gpu.name} \("):

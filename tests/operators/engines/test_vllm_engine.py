@@ -9,6 +9,7 @@ import pytest
 
 from slotstream.operators.engines.probe import default_probe, probe
 from slotstream.operators.engines.protocol import Engine, ReadRequest, ReadResult
+from slotstream.operators.engines.warm_up import batch_reads, warm_up_batches
 from slotstream.schemas.errors import EngineNotCapable, StateTooLong
 from tests.operators.engines.conftest import MAX_MODEL_LEN, MAX_NUM_SEQS, RequestMaker
 from tests.operators.engines.tiny_checkpoint import VOCAB_SIZE
@@ -141,3 +142,39 @@ def test_cancelled_reads_are_aborted_and_the_others_finish(vllm_engine: Engine, 
     assert done < len(futures) * 3 / 4
     read(vllm_engine, [default_probe(vllm_engine.info)])
     assert vllm_engine.finished - before <= done + 1
+
+
+def test_it_counts_its_reads_its_steps_and_what_the_prefix_cache_held(
+    vllm_engine: Engine, make_request: RequestMaker
+) -> None:
+    before = vllm_engine.stats()
+    prefix = make_request(256, 1, 1, 1).prompt_ids
+    read_alone(vllm_engine, [make_request(300, 32, 2, 3, prefix=prefix) for _ in range(4)])
+    found = vllm_engine.stats()
+    assert (found.reads - before.reads, found.in_flight) == (4, 0)
+    assert found.reads_per_s > 0
+    assert found.prefix_hit_rate is not None
+    assert 0 < found.prefix_hit_rate < 1
+    assert found.step_ms is not None
+    assert found.queue_ms is not None
+    assert found.tokens_per_read is not None
+    assert found.slowest_step_ms is not None
+    assert 0 < found.step_ms <= found.slowest_step_ms
+    assert 0 <= found.queue_ms < 10_000
+
+
+def test_reads_in_flight_are_counted_until_they_are_answered(vllm_engine: Engine, make_request: RequestMaker) -> None:
+    futures = vllm_engine.submit([make_request(100, 32, 1, 2) for _ in range(2 * MAX_NUM_SEQS)])
+    assert futures[0].result(WAIT_S).log_probs
+    assert 0 < vllm_engine.stats().in_flight < len(futures)
+    assert not wait(futures, WAIT_S).not_done
+    read(vllm_engine, [default_probe(vllm_engine.info)])
+    assert vllm_engine.stats().in_flight == 0
+
+
+def test_it_takes_every_read_of_a_warm_up(vllm_engine: Engine) -> None:
+    info = vllm_engine.info
+    batches = warm_up_batches(info, in_flight=3, budget=1024)
+    results = read(vllm_engine, [request for batch in batches for request in batch_reads(batch, info)])
+    assert len(results) == sum(batch.reads for batch in batches)
+    assert all(math.isfinite(value) for result in results for row in result.log_probs for value in row)
