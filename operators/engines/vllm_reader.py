@@ -90,7 +90,8 @@ class VllmReader:
             raise EngineNotCapable(
                 f"vLLM changed {', '.join(changed)}; slot reads are only safe with the settings asked for"
             )
-        if config.model_config.quantization is not None and not quantized:
+        expected = quantized or "quantization" in arguments
+        if config.model_config.quantization is not None and not expected:
             raise EngineNotCapable(
                 f"vLLM finds model {self._info.model!r} quantized ({config.model_config.quantization}) where its "
                 "config.json says nothing of it; put quantization_config there, so that it can be checked"
