@@ -9,8 +9,7 @@ from typing import IO, Any
 from slotstream.operators.kafka.dead_topic import letters_of
 from slotstream.operators.kafka.header_keys import RawHeaderKey
 from slotstream.operators.kafka.letter import Letter, LetterFilter
-from slotstream.pipelines.config import load_config
-from slotstream.pipelines.dead_list import framed
+from slotstream.pipelines.dead_config import framed, open_config
 from slotstream.schemas.errors import ConfigError
 
 __all__ = ["export_letters", "exported"]
@@ -22,7 +21,7 @@ def export_letters(path: Path, wanted: LetterFilter, out: Path, *, limit: int | 
     Raises:
         ConfigError: the file exists or cannot be made.
     """
-    config = load_config(path)
+    config, _ = open_config(path)
     count = read = 0
     with _open(out) as file:
         for letter in letters_of(config.kafka, config.output.dead, framed=framed(config)):

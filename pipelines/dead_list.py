@@ -7,29 +7,29 @@ from pathlib import Path
 
 from slotstream.operators.kafka.dead_topic import letters_of
 from slotstream.operators.kafka.letter import Letter, LetterFilter
-from slotstream.pipelines.config import PipelineConfig, load_config
+from slotstream.operators.kafka.redrive import redriven_attempts
+from slotstream.operators.kafka.redrive_choice import Attempts
+from slotstream.pipelines.dead_config import framed, open_config
 from slotstream.pipelines.dead_words import shown_time
 
-__all__ = ["Listing", "framed", "list_letters", "named"]
+__all__ = ["Listing", "list_letters", "named"]
 
-_HEAD = ("time", "origin", "code", "stage", "attempt", "bytes")
-_SUMMARY = ("code", "letters", "first", "last", "for example")
+_HEAD = ("time", "origin", "code", "stage", "attempt", "bytes", "redriven")
+_SUMMARY = ("code", "letters", "redriven", "first", "last", "for example")
 
 
 def list_letters(path: Path, wanted: LetterFilter, *, limit: int) -> int:
     """Print the listing of the configured dead topic; returns the exit code."""
-    config = load_config(path)
-    listing = Listing(wanted, limit)
+    config, found = open_config(path)
+    redriven = Attempts()
+    if config.input.redrive_topic in found:
+        redriven = redriven_attempts(config.kafka, config.input)
+    listing = Listing(wanted, limit, redriven)
     for letter in letters_of(config.kafka, config.output.dead, framed=framed(config)):
         listing.add(letter)
     for line in listing.lines(config.output.dead):
         print(line)
     return 0
-
-
-def framed(config: PipelineConfig) -> bool:
-    """Whether a value's first bytes say its schema id."""
-    return config.input.format == "avro" and config.input.framing == "confluent"
 
 
 def named(letter: Letter) -> str:
@@ -41,16 +41,22 @@ def named(letter: Letter) -> str:
 class _Code:
     example: str
     count: int = 0
+    redriven: int = 0
     first_ms: int | None = None
     last_ms: int | None = None
 
 
 class Listing:
-    """Counts letters one by one and keeps a line of each of the newest `limit`. Pure."""
+    """Counts letters one by one and keeps a line of each of the newest `limit`. Pure.
 
-    def __init__(self, wanted: LetterFilter, limit: int) -> None:
+    Args:
+        redriven: what was put back already; a letter stays on the dead topic all the same.
+    """
+
+    def __init__(self, wanted: LetterFilter, limit: int, redriven: Attempts) -> None:
         self._wanted = wanted
         self._limit = limit
+        self._redriven = redriven
         self._read = 0
         self._codes: dict[str, _Code] = {}
         self._newest: list[tuple[int, int, tuple[str, ...]]] = []  # a heap: time, number, cells
@@ -63,13 +69,19 @@ class Listing:
         code = letter.code or "(not of slotstream)"
         known = self._codes.setdefault(code, _Code(named(letter)))
         known.count += 1
+        identity = letter.identity
+        redriven = identity is not None and self._redriven.of(identity.origin) >= identity.attempt
+        known.redriven += redriven
         if letter.time_ms is not None:
             known.first_ms = letter.time_ms if known.first_ms is None else min(known.first_ms, letter.time_ms)
             known.last_ms = letter.time_ms if known.last_ms is None else max(known.last_ms, letter.time_ms)
         if not self._limit:
             return
-        attempt = str(letter.identity.attempt) if letter.identity is not None else "-"
-        cells = (shown_time(letter.time_ms), named(letter), code, letter.stage or "-", attempt, f"{letter.size:,}")
+        attempt = str(identity.attempt) if identity is not None else "-"
+        cells = (
+            *(shown_time(letter.time_ms), named(letter), code, letter.stage or "-"),
+            *(attempt, f"{letter.size:,}", "yes" if redriven else "no"),
+        )
         entry = (-1 if letter.time_ms is None else letter.time_ms, self._read, cells)
         if len(self._newest) < self._limit:
             heapq.heappush(self._newest, entry)
@@ -88,10 +100,13 @@ class Listing:
         yield from _table(
             _SUMMARY,
             (
-                (name, f"{code.count:,}", shown_time(code.first_ms), shown_time(code.last_ms), code.example)
+                (
+                    *(name, f"{code.count:,}", f"{code.redriven:,}"),
+                    *(shown_time(code.first_ms), shown_time(code.last_ms), code.example),
+                )
                 for name, code in ranked
             ),
-            right={1},
+            right={1, 2},
         )
         if self._newest:
             yield ""

@@ -8,9 +8,9 @@ from slotstream.operators.kafka.dead_topic import letters_of
 from slotstream.operators.kafka.letter import Letter, LetterFilter
 from slotstream.operators.kafka.redrive import choice_of, redrive
 from slotstream.operators.kafka.redrive_choice import LEFT_OUT, Choice
-from slotstream.operators.kafka.topics import NEVER, TopicSettings, create_topics, topic_settings
-from slotstream.pipelines.config import PipelineConfig, load_config
-from slotstream.pipelines.dead_list import framed
+from slotstream.operators.kafka.topics import NEVER, TopicSettings, create_topics
+from slotstream.pipelines.config import PipelineConfig
+from slotstream.pipelines.dead_config import framed, look_at_topics, open_config
 from slotstream.schemas.errors import ConfigError
 
 __all__ = ["choice_lines", "redrive_letters", "topic_faults", "topic_notes"]
@@ -32,12 +32,10 @@ def redrive_letters(
         ConfigError: the redrive topic is missing or cannot be used.
         BrokerError: Kafka fails.
     """
-    config = load_config(path)
+    config, found = open_config(path)
     topic = config.input.redrive_topic
-    names = [config.input.topic, topic, config.output.decided, config.output.review, config.output.dead]
-    found = topic_settings(config.kafka, names)
     if write and create_topic and topic not in found:
-        found = _create(config, found, names)
+        found = _create(config, found)
     faults = topic_faults(config, found)
     if write and faults:
         raise ConfigError("\n  ".join(["nothing was written:", *faults]))
@@ -123,7 +121,7 @@ def topic_notes(config: PipelineConfig, found: dict[str, TopicSettings]) -> Iter
             yield f"topic {name} is compacted: newer records that wait in the input are not seen; let run catch up"
 
 
-def _create(config: PipelineConfig, found: dict[str, TopicSettings], names: list[str]) -> dict[str, TopicSettings]:
+def _create(config: PipelineConfig, found: dict[str, TopicSettings]) -> dict[str, TopicSettings]:
     """The redrive topic beside the input: as many partitions, kept for ever, and room for whatever lies on dead."""
     topic, given, dead = config.input.redrive_topic, found.get(config.input.topic), found.get(config.output.dead)
     if given is None:
@@ -133,4 +131,4 @@ def _create(config: PipelineConfig, found: dict[str, TopicSettings], names: list
         configs["max.message.bytes"] = dead.configs["max.message.bytes"]
     create_topics(config.kafka, {topic: given.partitions}, replicas=given.replicas, configs=configs)
     print(f"created topic {topic} with {given.partitions} partitions; restart a run that is going on: it reads it then")
-    return topic_settings(config.kafka, names)
+    return look_at_topics(config)

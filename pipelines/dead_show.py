@@ -13,8 +13,8 @@ from slotstream.operators.kafka.letter import Letter
 from slotstream.operators.letter_value import ValueFound, read_value
 from slotstream.operators.registry import SchemaRegistry, shared_registry
 from slotstream.operators.registry_file import FileRegistry
-from slotstream.pipelines.config import PipelineConfig, load_config
-from slotstream.pipelines.dead_list import framed
+from slotstream.pipelines.config import PipelineConfig
+from slotstream.pipelines.dead_config import framed, open_config
 from slotstream.pipelines.dead_words import shown, shown_time
 from slotstream.schemas.error_codes import ERROR_CODES
 from slotstream.schemas.errors import ConfigError
@@ -37,7 +37,7 @@ def show_letter(path: Path, place: tuple[str, int, int]) -> int:
         ConfigError: no such letter is there.
         BrokerError: Kafka fails.
     """
-    config = load_config(path)
+    config, _ = open_config(path)
     topic, partition, offset = place
     dead = config.output.dead
     others: list[str] = []

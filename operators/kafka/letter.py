@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from slotstream.operators.kafka.headers import PREFIX, Identity, header_value, identity_of
+from slotstream.operators.kafka.headers import PREFIX, Identity, identity_of
 from slotstream.schemas.record import Headers
 
 __all__ = ["Letter", "LetterFilter", "letter_of"]
@@ -65,12 +65,17 @@ def letter_of(record: Any, *, prefix: str = PREFIX, framed: bool = False) -> Let
     """
     headers: Headers = tuple(record.headers)
 
+    ours = {name: value for name, value in headers if name.startswith(f"{prefix}.")}  # of equal names the last counts
+
+    def text(name: str) -> str:
+        return (ours.get(f"{prefix}.{name}") or b"").decode("utf-8", "replace")
+
     def word(name: str) -> str | None:
-        found = header_value(headers, f"{prefix}.{name}") or ""
+        found = text(name)
         return found if _WORD.fullmatch(found) else None
 
     def number(name: str) -> int | None:
-        found = header_value(headers, f"{prefix}.{name}") or ""
+        found = text(name)
         return int(found) if _NUMBER.fullmatch(found) else None
 
     schema_id = number("schema.id")
@@ -81,13 +86,13 @@ def letter_of(record: Any, *, prefix: str = PREFIX, framed: bool = False) -> Let
         topic=record.topic,
         partition=record.partition,
         offset=record.offset,
-        identity=identity_of(headers, prefix=prefix),
+        identity=identity_of(tuple(ours.items()), prefix=prefix),
         code=word("error.code"),
         stage=word("error.stage"),
         time_ms=number("time"),
-        retriable=header_value(headers, f"{prefix}.retriable") == "true",
+        retriable=text("retriable") == "true",
         schema_id=schema_id,
-        whole=all(name not in (f"{prefix}.payload.omitted", f"{prefix}.key.omitted") for name, _ in headers),
+        whole=f"{prefix}.payload.omitted" not in ours and f"{prefix}.key.omitted" not in ours,
         timestamp_ms=record.timestamp,
         original_ms=number("original.timestamp"),
         key=record.key,

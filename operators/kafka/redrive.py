@@ -26,7 +26,7 @@ from slotstream.operators.kafka.writer import REFUSED
 from slotstream.schemas.errors import BrokerError
 from slotstream.schemas.record import Headers
 
-__all__ = ["choice_of", "redrive", "redrive_headers"]
+__all__ = ["choice_of", "redrive", "redrive_headers", "redriven_attempts"]
 
 logger = logging.getLogger(__name__)
 
@@ -56,15 +56,11 @@ def choice_of(
     Raises:
         BrokerError: a topic cannot be read to its end.
     """
-    latest, redriven = Attempts(), Attempts()
+    latest = Attempts()
     for letter in letters_of(kafka, sink.dead, framed=framed):
         if letter.identity is not None and letter.identity.origin.topic == source.topic:
             latest.add(letter.identity)
-    if source.redrive_topic in found:
-        for record in _records(kafka, source.redrive_topic):
-            identity = identity_of(tuple(record.headers), prefix=kafka.header_prefix)
-            if identity is not None:
-                redriven.add(identity)
+    redriven = redriven_attempts(kafka, source) if source.redrive_topic in found else Attempts()
     compacted = [
         name
         for name in (sink.decided, sink.review)
@@ -81,6 +77,20 @@ def choice_of(
                 identity = identity_of(tuple(record.headers), prefix=kafka.header_prefix)
                 newest.add(record.key, identity, record.timestamp)
     return Choice(source.topic, wanted, latest=latest, redriven=redriven, newest=newest, again=again)
+
+
+def redriven_attempts(kafka: KafkaConfig, source: SourceConfig) -> Attempts:
+    """What was put back already: the attempts of the letters that lie on the redrive topic.
+
+    Raises:
+        BrokerError: it does not exist, or cannot be read to its end.
+    """
+    redriven = Attempts()
+    for record in _records(kafka, source.redrive_topic):
+        identity = identity_of(tuple(record.headers), prefix=kafka.header_prefix)
+        if identity is not None:
+            redriven.add(identity)
+    return redriven
 
 
 def redrive_headers(letter: Letter, attempt: int, *, prefix: str) -> Headers:

@@ -11,15 +11,16 @@ import yaml
 from slotstream.operators.kafka.headers import header_value
 from slotstream.operators.kafka.letter import LetterFilter
 from slotstream.operators.kafka.rows import records_of
-from slotstream.operators.kafka.topics import create_topics
+from slotstream.operators.kafka.topics import NEVER, create_topics, topic_settings
 from slotstream.pipelines.config import load_config
 from slotstream.pipelines.dead_export import export_letters
 from slotstream.pipelines.dead_list import list_letters
 from slotstream.pipelines.dead_redrive import redrive_letters
 from slotstream.pipelines.dead_show import show_letter
-from slotstream.schemas.errors import ConfigError
+from slotstream.schemas.errors import BrokerError, ConfigError
 from tests.pipelines.conftest import StreamFactory
 from tests.pipelines.stream import Stream, texts, until
+from tests.pipelines.test_run_avro import SCHEMA, framed, register
 
 pytestmark = pytest.mark.broker
 
@@ -58,6 +59,8 @@ def test_dead_letters_are_redriven_once_and_decided_under_their_first_ids(
     set_up(it, output__field_prefix="slot_")
     assert redrive(it, "json_field_clash", write=True, create_topic=True) == 0
     assert "3 written to" in capsys.readouterr().out
+    made = topic_settings(it.kafka, [it.config.input.redrive_topic])[it.config.input.redrive_topic]
+    assert (made.partitions, made.ms("retention.ms")) == (2, NEVER)
     put_back = list(records_of(it.kafka, it.config.input.redrive_topic))
     assert sorted(record.value for record in put_back) == sorted(each["value"] for each in CLASH)  # type: ignore[type-var]
     assert [list(record.headers)[:2] for record in put_back] == [HEADERS] * 3
@@ -87,6 +90,10 @@ def test_dead_letters_are_redriven_once_and_decided_under_their_first_ids(
         assert list(record.headers)[:2] == HEADERS
         assert all(name.startswith("slotstream.") for name, _ in record.headers[2:])
         assert "slot_urgent" in json.loads(record.value)
+
+    assert list_letters(it.config_file, LetterFilter(), limit=0) == 0
+    listed = capsys.readouterr().out.splitlines()
+    assert [line.split()[:3] for line in listed[3:]] == [["json_field_clash", "3", "3"], ["json_invalid", "2", "1"]]
 
     # The second failure is a letter of its own: it can be put back; the ones before it cannot.
     assert redrive(it) == 0
@@ -205,3 +212,36 @@ def test_a_letter_that_the_redrive_topic_refuses_is_told_and_its_neighbours_are_
     assert "retention.ms=604800000" in told
     assert redrive(it, write=True) == 1, "only the refused one is tried again"
     assert "0 written to" in capsys.readouterr().out
+
+
+def test_a_dead_topic_that_is_not_there_and_a_broker_that_is_gone_are_told(stream: StreamFactory) -> None:
+    it = stream()
+    set_up(it, output__dead="no-such-topic")
+    with pytest.raises(ConfigError, match=r"topic no-such-topic \(output.dead\) does not exist"):
+        list_letters(it.config_file, LetterFilter(), limit=1)
+    set_up(it, kafka__bootstrap_servers="localhost:1", kafka__connect_timeout_ms=1_000)
+    with pytest.raises(BrokerError, match="localhost:1"):
+        list_letters(it.config_file, LetterFilter(), limit=1)
+
+
+@pytest.mark.registry
+def test_an_avro_value_is_shown_up_to_the_byte_that_is_wrong_and_found_by_its_schema_id(
+    stream: StreamFactory, schema_registry: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    it = stream(partitions=1, settings={"input.format": "avro", "registry.urls": [schema_registry]})
+    schema_id = register(schema_registry, f"{it.names['in']}-value", SCHEMA)
+    whole = framed(schema_id, {"id": 7, "text": "hello", "note": None})
+    it.send([{"value": whole[:-2], "key": b"k"}, {"value": whole + b"!", "key": b"k"}, {"value": b"\x07", "key": b"k"}])
+    it.run_to_the_end()
+    capsys.readouterr()
+    for place, lines in {
+        ("", 0, 0): ["id = 7", "reading stops at byte 6 of 11: text (string) needs more bytes than are left (5)"],
+        ("", 0, 1): ['text = "hello"', "note = null", "reading stops at byte 13 of 14: the datum ends here"],
+        ("", 0, 2): ["not Confluent-framed Avro", "reading stops at byte 0 of 1"],
+    }.items():
+        assert show_letter(it.config_file, place) == 0
+        text = capsys.readouterr().out
+        for line in lines:
+            assert line in text, text
+    assert list_letters(it.config_file, LetterFilter(schema_id=schema_id), limit=5) == 0
+    assert "3 letters, 2 of them meant by the filters" in capsys.readouterr().out

@@ -5,14 +5,19 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slotstream.operators.kafka.headers import Identity
 from slotstream.operators.kafka.letter import Letter, LetterFilter
+from slotstream.operators.kafka.redrive_choice import Attempts
 from slotstream.pipelines.dead_list import Listing
 from slotstream.schemas.errors import MassTooLow
+from slotstream.schemas.record import Origin
 from tests.operators.kafka.letters import letter
 
 
 def listed(letters: list[Letter], limit: int = 20, wanted: LetterFilter | None = None) -> list[str]:
-    listing = Listing(wanted or LetterFilter(), limit)
+    redriven = Attempts()
+    redriven.add(Identity(Origin("tickets", "uuid-of-tickets", 0, 2), "cafe", 1))
+    listing = Listing(wanted or LetterFilter(), limit, redriven)
     for each in letters:
         listing.add(each)
     return list(listing.lines("tickets.dead"))
@@ -29,17 +34,17 @@ def test_it_counts_by_code_and_lists_oldest_first() -> None:
     assert listed(letters) == [
         "tickets.dead: 4 letters",
         "",
-        "code                 letters  first                 last                  for example",
-        "json_invalid               2  1970-01-01T00:00:01Z  1970-01-01T00:00:02Z  tickets[0]@1",
-        "(not of slotstream)        1  -                     -                     dead[0]@0",
-        "mass_too_low               1  1970-01-01T00:00:03Z  1970-01-01T00:00:03Z  tickets[0]@3",
+        "code                 letters  redriven  first                 last                  for example",
+        "json_invalid               2         1  1970-01-01T00:00:01Z  1970-01-01T00:00:02Z  tickets[0]@1",
+        "(not of slotstream)        1         0  -                     -                     dead[0]@0",
+        "mass_too_low               1         0  1970-01-01T00:00:03Z  1970-01-01T00:00:03Z  tickets[0]@3",
         "",
         "all of them:",
-        "time                  origin        code                 stage   attempt  bytes",
-        f"-                     dead[0]@0     (not of slotstream)  -             -    {size[3]}",
-        f"1970-01-01T00:00:01Z  tickets[0]@2  json_invalid         decode        1    {size[2]}",
-        f"1970-01-01T00:00:02Z  tickets[0]@1  json_invalid         decode        1    {size[1]}",
-        f"1970-01-01T00:00:03Z  tickets[0]@3  mass_too_low         decide        2    {size[0]}",
+        "time                  origin        code                 stage   attempt  bytes  redriven",
+        f"-                     dead[0]@0     (not of slotstream)  -             -    {size[3]}  no",
+        f"1970-01-01T00:00:01Z  tickets[0]@2  json_invalid         decode        1    {size[2]}  yes",
+        f"1970-01-01T00:00:02Z  tickets[0]@1  json_invalid         decode        1    {size[1]}  no",
+        f"1970-01-01T00:00:03Z  tickets[0]@3  mass_too_low         decide        2    {size[0]}  no",
     ]
 
 
