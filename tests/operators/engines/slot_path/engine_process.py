@@ -35,6 +35,7 @@ from tests.operators.engines.slot_path.read_cases import (
 __all__: list[str] = []
 
 IN_FLIGHT = 16
+ASYNCHRONOUS = "asynchronous"  # an override of ours: schedule as on a GPU, one step ahead of the answers
 
 
 class Driver:
@@ -54,12 +55,16 @@ class Driver:
         path = choose_path(config.slot_path, version)
         prepare_environment(on_cpu=on_cpu, offline=True, start_timeout_s=300)
         arguments = engine_arguments(config, facts, on_cpu=on_cpu, path=path)
+        if overrides.pop(ASYNCHRONOUS, False):
+            _schedule_ahead()
         from vllm import EngineArgs
+        from vllm.v1.core.sched.async_scheduler import AsyncScheduler
         from vllm.v1.engine.llm_engine import LLMEngine
 
         self.by_slots = path.kind == "slot"
         self.engine = LLMEngine.from_engine_args(EngineArgs(**{**arguments, **overrides}), enable_multiprocessing=False)
         self.scheduler: Any = self.engine.engine_core.engine_core.scheduler
+        assert isinstance(self.scheduler, AsyncScheduler) == self.scheduler.scheduler_config.async_scheduling
         self.facts = {"preempted": 0, "prefix_hits": 0, "split_prompts": 0, "deferred": 0, "fused": 0}
         self._count()
         self._names = 0
@@ -135,6 +140,19 @@ class Driver:
             for request, names in zip(requests, asked, strict=True)
         ]
         return results, [_other_answer(answers[name], other) for name, other in zip(beside, others, strict=True)]
+
+
+def _schedule_ahead() -> None:
+    """vLLM's CPU platform turns asynchronous scheduling off; nothing in the runner needs that."""
+    from vllm.platforms.cpu import CpuPlatform
+
+    settle = CpuPlatform.check_and_update_config.__func__
+
+    def settled(cls: Any, vllm_config: Any) -> None:
+        settle(cls, vllm_config)
+        vllm_config.scheduler_config.async_scheduling = True
+
+    CpuPlatform.check_and_update_config = classmethod(settled)
 
 
 def _without(arguments: dict[str, Any]) -> dict[str, Any]:

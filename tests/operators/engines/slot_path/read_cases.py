@@ -37,6 +37,7 @@ def reads() -> list[ReadRequest]:
     prefix = make(100, 1, 1, 1).prompt_ids
     found += [make(length, 16, 2, 17, prefix=prefix) for length in (101, 110, 130, 140)]
     found += [make(length, 32, 3, 5) for length in (300, 350, 400)]
+    found += [make(length, 16, 2, 5) for length in (129, 257)]  # one token after whole blocks, which a cache then holds
     return [*found, _plans_read()]
 
 

@@ -33,18 +33,20 @@ def other_gap(answers: list[Any], stock: list[Any]) -> float:
     return max(gaps)
 
 
-@pytest.fixture(scope="module", params=["auto", "two_steps"])
+@pytest.fixture(scope="module", params=[("auto", False), ("auto", True), ("two_steps", False)])
 def plain(request: pytest.FixtureRequest, run_engine: EngineRun) -> dict[str, Any]:
-    found = run_engine(request.param, "together,again,mixed,aborted")
-    assert (found["facts"]["fused"] > 0) == (request.param == "auto")
+    setting, asynchronous = request.param
+    found = run_engine(setting, "together,again,mixed,aborted", asynchronous=asynchronous)
+    assert (found["facts"]["fused"] > 0) == (setting == "auto")
     return found
 
 
-@pytest.fixture(scope="module", params=[("auto", 400), ("two_steps", 100)])
+@pytest.fixture(scope="module", params=[("auto", 400, False), ("two_steps", 100, True)])
 def cut(request: pytest.FixtureRequest, run_engine: EngineRun) -> dict[str, Any]:
     """A step has room for a few canvases of 64, or for one and a half, and for a part of the longer prompts."""
-    setting, budget = request.param
-    found = run_engine(setting, "together,mixed,aborted", enable_chunked_prefill=True, max_num_batched_tokens=budget)
+    setting, budget, asynchronous = request.param
+    settings = {"enable_chunked_prefill": True, "max_num_batched_tokens": budget, "asynchronous": asynchronous}
+    found = run_engine(setting, "together,mixed,aborted", **settings)
     assert found["facts"]["split_prompts"] > 20
     assert found["facts"]["fused" if setting == "auto" else "deferred"] > 20
     return found
