@@ -8,8 +8,9 @@ from concurrent.futures import Future
 
 from slotstream.operators.engines.config import EngineConfig
 from slotstream.operators.engines.protocol import Engine
+from slotstream.operators.engines.stats import EngineStats
 
-__all__ = ["close_all", "discard", "engine_for", "open_engine"]
+__all__ = ["close_all", "discard", "engine_for", "engine_stats", "open_engine"]
 
 _LOG = logging.getLogger(__name__)
 _lock = threading.Lock()
@@ -60,6 +61,15 @@ def open_engine(config: EngineConfig) -> Engine:
     from slotstream.operators.engines.vllm import VllmEngine  # noqa: PLC0415
 
     return VllmEngine(config)
+
+
+def engine_stats(config: EngineConfig) -> EngineStats | None:
+    """Figures of this configuration's engine; None while none is loaded. Loads nothing."""
+    with _lock:
+        loading = _engines.get(config.config_hash)
+    if loading is None or not loading.done() or loading.exception() is not None:
+        return None
+    return loading.result().stats()
 
 
 def discard(config: EngineConfig, engine: Engine | None = None) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from slotstream.operators.engines import host
 from slotstream.operators.engines.config import EngineConfig
+from slotstream.operators.engines.probe import default_probe
 from slotstream.operators.engines.protocol import Engine
 from slotstream.operators.testing import InstantEngine
 from slotstream.schemas.errors import EngineError
@@ -125,3 +126,25 @@ def test_the_instant_engine_says_that_its_answers_mean_nothing(caplog: pytest.Lo
     with caplog.at_level(logging.WARNING):
         assert host.engine_for(CONFIG).info.name == "instant"
     assert "mean nothing" in caplog.text
+
+
+def test_figures_are_those_of_the_engine_that_is_loaded_and_load_none() -> None:
+    assert host.engine_stats(CONFIG) is None
+    engine = host.engine_for(CONFIG)
+    engine.submit([default_probe(engine.info)])
+    stats = host.engine_stats(CONFIG)
+    assert stats is not None
+    assert stats.reads == 1
+    host.discard(CONFIG)
+    assert host.engine_stats(CONFIG) is None
+
+
+def test_an_engine_that_is_still_loading_has_no_figures() -> None:
+    seen: list[object] = []
+
+    def factory(config: EngineConfig) -> Engine:
+        seen.append(host.engine_stats(config))
+        return InstantEngine()
+
+    host.engine_for(CONFIG, factory)
+    assert seen == [None]
