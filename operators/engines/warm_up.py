@@ -25,7 +25,7 @@ LONGEST_S = 180.0
 
 _TELL_EVERY_S = 5.0
 _PREFIX = 192  # tokens of prompt that all reads of a warm-up share, as records of one decision schema do
-_WIDTHS = (16, 32, 64, 128, 256)
+_WIDTHS = (16, 32, 48, 64, 128, 256)  # plans use multiples of 16
 _TYPICAL, _SHORT, _LONG = 128, 13, 515  # tokens of a record: a multiple of 16, and two that are none
 _ANSWERS = ((1, 2), (3, 4), (8, 5), (1, 77), (16, 3), (1, 255), (24, 2), (2, 10), (5, 4), (1, 128), (12, 7))
 # Slots, and marks of each. Eleven, so that a round of in-flight numbers does not always meet the same.

@@ -29,7 +29,7 @@ def test_reads_in_flight_are_powers_of_two_up_to_what_fits(in_flight: int, count
 
 @pytest.mark.parametrize(
     ("canvas_length", "widths"),
-    [(4, {4}), (16, {16}), (24, {16, 24}), (32, {16, 32}), (64, {16, 32, 64}), (256, {16, 32, 64, 128, 256})],
+    [(4, {4}), (16, {16}), (24, {16, 24}), (32, {16, 32}), (64, {16, 32, 48, 64}), (256, {16, 32, 48, 64, 128, 256})],
 )
 def test_canvases_are_as_wide_as_the_engine_serves(canvas_length: int, widths: set[int]) -> None:
     batches = warm_up_batches(info(canvas_length=canvas_length), in_flight=8, budget=8192)
