@@ -3,9 +3,9 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from slotstream.operators.engines.quantization import PER_TENSOR_REASON
 
@@ -124,6 +124,12 @@ class EngineConfig(BaseModel):
         if value in ("fp8", "fp8_per_tensor"):
             raise ValueError(f"{value} has one scale a tensor and is refused: {PER_TENSOR_REASON}; use fp8_per_channel")
         return value
+
+    @model_validator(mode="after")
+    def _only_vllm_quantizes(self) -> Self:
+        if self.quantization != "none" and self.kind != "vllm":
+            raise ValueError(f"quantization {self.quantization} is for kind vllm; kind {self.kind} has none")
+        return self
 
     @property
     def model_folder(self) -> str:

@@ -21,6 +21,8 @@ def test_every_field_says_what_it_is() -> None:
         {"gpu_memory_utilization": 1.0},
         {"attention_backend": "FLASHINFER"},
         {"quantization": "fp8"},
+        {"quantization": "fp8_per_channel", "kind": "transformers"},
+        {"quantization": "fp8_per_channel", "kind": "instant"},
         {"read_timeout_s": 0},
         {"model": ""},
     ],
