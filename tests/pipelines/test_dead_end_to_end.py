@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from deploy.local.broker import LocalBroker
 from slotstream.operators.kafka.headers import header_value
 from slotstream.operators.kafka.letter import LetterFilter
 from slotstream.operators.kafka.rows import records_of
@@ -23,6 +24,14 @@ from tests.pipelines.stream import Stream, texts, until
 from tests.pipelines.test_run_avro import SCHEMA, framed, register
 
 pytestmark = pytest.mark.broker
+
+
+@pytest.fixture(autouse=True)
+def apache_kafka(kafka_broker: LocalBroker) -> None:
+    """Skips where noida-db stands in: its end offsets lag behind what it has acknowledged, and it lacks limits."""
+    if kafka_broker.kind != "apache":
+        pytest.skip("noida-db's end offsets lag, so that a topic is not read to its end")
+
 
 HEADERS = [("trace", b"\x00\xff"), ("trace", b"again")]
 CLASH = [

@@ -98,14 +98,18 @@ def test_what_is_put_back_is_the_record_as_it_was_and_reads_as_its_next_attempt(
     assert place.redrive(place.chosen()) == {}
 
 
-def test_with_another_number_of_partitions_records_are_placed_by_key(kafka: KafkaConfig, topic: TopicFactory) -> None:
+def test_with_another_number_of_partitions_records_are_placed_by_key(
+    kafka: KafkaConfig, topic: TopicFactory, apache_kafka: None
+) -> None:
     place = Place(kafka, topic, partitions=2, back=3)
     place.write([place.message(n, partition=n % 2) for n in range(12)])
     assert place.redrive(place.chosen()) == {"written": 12}
     assert all(record.partition == partition_for(record.key, 0, 2, 3) for record in place.back())
 
 
-def test_a_redrive_that_was_cut_short_goes_on_behind_what_is_written(kafka: KafkaConfig, topic: TopicFactory) -> None:
+def test_a_redrive_that_was_cut_short_goes_on_behind_what_is_written(
+    kafka: KafkaConfig, topic: TopicFactory, apache_kafka: None
+) -> None:  # noida-db's end offsets lag behind what it has acknowledged
     place = Place(kafka, topic)
     place.write([place.message(n, partition=n % 2) for n in range(700)])
 
