@@ -140,6 +140,8 @@ def measure(options: argparse.Namespace, out: Path) -> dict[str, Any]:
     if options.together:
         for child in children.values():
             child.start()
+        for child in children.values():
+            child.loaded(options.limit_s)
     for name, child in children.items():
         print(f"{name}: {ENGINES[kind(name)]}", file=sys.stderr, flush=True)
         found = child.finish(options.limit_s)

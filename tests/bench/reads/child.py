@@ -27,6 +27,13 @@ class Child:
                 self._command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=dict(self._environment)
             )
 
+    def loaded(self, limit_s: float) -> None:
+        """Wait until its engine is there, or will never be: loading would disturb what others measure."""
+        assert self._process is not None
+        until = time.monotonic() + limit_s
+        while not self._into.is_file() and self._process.poll() is None and time.monotonic() < until:
+            time.sleep(0.2)
+
     def finish(self, limit_s: float) -> dict[str, Any]:
         """Let it measure and wait for its end. Whatever it wrote is returned, with `error` when it did not end well."""
         if self._process is None:

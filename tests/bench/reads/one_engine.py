@@ -36,6 +36,7 @@ def measure_one(options: argparse.Namespace) -> int:
         _write(options.into, found | {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()})
         return 1
     found |= {"start_s": round(time.monotonic() - started, 1), "engine": asdict(engine.info)}
+    _write(options.into, found)  # says that it is loaded
     sys.stdin.readline()  # its turn: other engines may be loading or measured beside it
     demo = options.workload == "demo"
     bench = Bench(

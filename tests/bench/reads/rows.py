@@ -23,11 +23,13 @@ _TIMEOUT_S = 240.0  # for one read: a first batch shape may compile for tens of 
 class Phase:
     """Reads that were kept `in_flight` at once. seconds: from the first submission to the last answer.
 
-    latencies: seconds of each read, from its own submission.  stall: longest time without any answer, seconds.
+    latencies: seconds of each read, from its own submission.  first: seconds until the first answer, of all reads that
+    were submitted at once.  stall: from then on, the longest time without any answer, seconds.
     """
 
     seconds: float
     latencies: list[float]
+    first: float
     stall: float
     results: list[ReadResult]
 
@@ -54,8 +56,8 @@ def read_all(engine: Engine, requests: Sequence[ReadRequest], in_flight: int) ->
             submitted[number] = now
             future.add_done_callback(partial(arrived, number))
 
-    started = last = time.perf_counter()
-    stall = 0.0
+    started = time.perf_counter()
+    first = last = stall = 0.0
     submit(in_flight)
     finished = 0
     while finished < len(requests):
@@ -65,10 +67,12 @@ def read_all(engine: Engine, requests: Sequence[ReadRequest], in_flight: int) ->
         for number, at, future in taken:
             results[number] = future.result()
             latencies[number] = at - submitted[number]
+            if not first:
+                first = last = at
             stall, last = max(stall, at - last), at
         finished += len(taken)
         submit(len(taken))
-    return Phase(last - started, latencies, stall, results)
+    return Phase(last - started, latencies, first - started, stall, results)
 
 
 @dataclass(slots=True)
@@ -94,9 +98,10 @@ class Bench:
         return self.workload.reads(shape, self._used - count, count)
 
 
-def throughput(bench: Bench, shape: Shape, in_flight: int) -> dict[str, Any]:
-    """reads/s with `in_flight` reads in the engine at all times, after two rounds of them to warm up."""
-    read_all(bench.engine, bench.take(shape, in_flight), in_flight)
+def throughput(bench: Bench, shape: Shape, in_flight: int, *, warm: int = 2) -> dict[str, Any]:
+    """reads/s with `in_flight` reads in the engine at all times, after `warm` rounds of them."""
+    for _ in range(warm - 1):
+        read_all(bench.engine, bench.take(shape, in_flight), in_flight)
     rate = read_all(bench.engine, bench.take(shape, in_flight), in_flight).reads_s
     phases = []
     for _ in range(bench.rounds):
@@ -143,6 +148,7 @@ def mixed(bench: Bench, in_flight: int = 128) -> dict[str, Any]:
         "reads_s": round(phase.reads_s, 2),
         "p50_ms": round(statistics.median(phase.latencies) * 1e3, 1),
         "slowest_read_ms": round(max(phase.latencies) * 1e3, 1),
+        "first_answer_ms": round(phase.first * 1e3, 1),
         "longest_stall_ms": round(phase.stall * 1e3, 1),
     }
 
@@ -180,7 +186,7 @@ def curves(bench: Bench) -> dict[str, Any]:
             shape, in_flight = at(value)
             if shape.canvas > info.canvas_length or shape.prefix + shape.record + shape.canvas > info.max_model_len:
                 continue  # this engine is set up for less
-            figures = throughput(quick, shape, in_flight)
+            figures = throughput(quick, shape, in_flight, warm=1)
             points.append({axis: value, "reads_s": figures["reads_s"], "p50_ms": figures["p50_ms"]})
             found["reads"] += figures["reads"]
         found[axis] = points
