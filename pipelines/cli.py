@@ -12,6 +12,8 @@ from pathlib import Path
 from textwrap import dedent
 from typing import NoReturn
 
+from slotstream.pipelines.dead import add_dead
+from slotstream.pipelines.error_page import add_errors
 from slotstream.pipelines.logs import log_to_stderr
 from slotstream.pipelines.shutdown import Shutdown, StoppedAtStart
 from slotstream.schemas.errors import SlotstreamError
@@ -97,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
               slotstream example > my.yaml                            then name your broker, topics and schema in it
               slotstream check --config my.yaml                       is everything there before records flow?
               slotstream run --config my.yaml                         decide every record of a Kafka topic
+              slotstream dead list --config my.yaml                   what could not be decided, and why
 
             """
         )
@@ -109,6 +112,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_check(commands)
     _add_example(commands)
+    add_dead(commands, _command)
+    add_errors(commands, _command)
     return parser
 
 

@@ -48,7 +48,7 @@ def test_it_tells_its_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     text = told(capsys)
-    for command in ("decide", "run", "check", "example"):
+    for command in ("decide", "run", "check", "example", "dead", "errors"):
         assert f"    {command} " in text
 
 
