@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from slotstream.operators.engines.stats import EngineStats
 from slotstream.schemas.errors import BrokerError
 
 __all__ = ["Progress"]
@@ -19,10 +20,18 @@ class Progress:
 
     Args:
         clock: monotonic seconds.
+        engine: its figures now, None while there is none; asked once a line.
     """
 
-    def __init__(self, every_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        every_s: float,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        engine: Callable[[], EngineStats | None] = lambda: None,
+    ) -> None:
         self._every_s = every_s
+        self._engine = engine
         self._clock = clock
         self._total: Counter[str] = Counter()
         self._told: Counter[str] = Counter()
@@ -45,7 +54,7 @@ class Progress:
                 waiting = f"{lag():,}"
             except BrokerError:  # whoever reads next meets it, and has to act on it
                 waiting = "unknown number"
-            _log.info("%s; %s records/s, %s waiting", self._routes(), f"{rate:,.0f}", waiting)
+            _log.info("%s; %s records/s, %s waiting%s", self._routes(), f"{rate:,.0f}", waiting, self._reads())
         self._told, self._told_at = self._total.copy(), now
 
     def summary(self) -> str:
@@ -59,6 +68,13 @@ class Progress:
         decided, *others = (f"{self._total[f'written_{route}']:,} {route}" for route in _ROUTES)
         decided += f" (tombstones forwarded: {forwarded:,})" if forwarded else ""
         return ", ".join([decided, *others, *([f"{dropped:,} tombstones dropped"] if dropped else [])])
+
+    def _reads(self) -> str:
+        stats = self._engine()
+        if stats is None or not stats.reads_per_s:
+            return ""
+        found = "" if stats.prefix_hit_rate is None else f", {stats.prefix_hit_rate:.0%} of prompts from the cache"
+        return f"; {stats.reads_per_s:,.0f} reads/s{found}"
 
     @staticmethod
     def _records(counted: Mapping[str, int]) -> int:

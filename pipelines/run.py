@@ -7,7 +7,7 @@ from pathlib import Path
 
 from slotstream.operators.checkpoint import check_checkpoint
 from slotstream.operators.dead_letter_limit import limit_for
-from slotstream.operators.engines.host import close_all, discard
+from slotstream.operators.engines.host import close_all, discard, engine_stats
 from slotstream.operators.kafka.producers import close_producers
 from slotstream.operators.kafka.reach import told_once
 from slotstream.operators.kafka.read import stopping
@@ -53,7 +53,7 @@ def _run(config: PipelineConfig, schema: DecisionSchema, shutdown: Shutdown, *, 
 
     session = session_for(config.kafka, config.input)
     limit = limit_for(config.limits.dead_letters)
-    progress = Progress(config.run.progress_s)
+    progress = Progress(config.run.progress_s, engine=lambda: engine_stats(config.engine))
 
     def each_turn(counted: Mapping[str, int]) -> None:
         progress.add(counted, loop.lag)

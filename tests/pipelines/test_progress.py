@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slotstream.operators.engines.stats import EngineStats
 from slotstream.pipelines.progress import Progress
 from slotstream.schemas.errors import BrokerError
 
@@ -86,3 +87,27 @@ def test_a_broker_that_does_not_say_what_waits_stops_no_line(caplog: pytest.LogC
     clock.now += 1
     progress.add({"written_review": 1}, lag)
     assert caplog.messages == ["0 decided, 1 review, 0 dead; 1 records/s, unknown number waiting"]
+
+
+@pytest.mark.parametrize(
+    ("stats", "told"),
+    [
+        (None, ""),
+        (EngineStats(0, 9.0, 0), ""),
+        (EngineStats(5000, 9.0, 64, reads_per_s=1234.4), "; 1,234 reads/s"),
+        (
+            EngineStats(5000, 9.0, 64, reads_per_s=20.0, prefix_hit_rate=0.666),
+            "; 20 reads/s, 67% of prompts from the cache",
+        ),
+    ],
+    ids=str,
+)
+def test_a_line_ends_with_what_the_engine_does(
+    caplog: pytest.LogCaptureFixture, stats: EngineStats | None, told: str
+) -> None:
+    caplog.set_level("INFO")
+    clock = Clock()
+    progress = Progress(1.0, clock, engine=lambda: stats)
+    clock.now += 1
+    progress.add({"written_decided": 3}, lambda: 0)
+    assert caplog.messages == ["3 decided, 0 review, 0 dead; 3 records/s, 0 waiting" + told]
