@@ -49,7 +49,7 @@ from slotstream.operators.engines.environment import installed_vllm  # noqa: E40
 from tests.bench.reads.child import Child  # noqa: E402
 from tests.bench.reads.engines import ENGINES, kind  # noqa: E402
 from tests.bench.reads.one_engine import measure_one  # noqa: E402
-from tests.bench.reads.picture import draw  # noqa: E402
+from tests.bench.reads.picture import draw, table  # noqa: E402
 from tests.bench.reads.random_weights import MODEL_26B, MODEL_TINY, model_folder, plugin_folder  # noqa: E402
 from tests.bench.reads.report import agreement, bars  # noqa: E402
 from tests.bench.reads.rows import COMPARED, ROWS  # noqa: E402
@@ -97,7 +97,9 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "--limit-s", type=float, default=1_800.0, help="an engine that takes longer, once it is its turn, is ended"
     )
-    parser.add_argument("--out", type=Path, help="folder for result.json, curves.svg, each engine's figures and log")
+    parser.add_argument(
+        "--out", type=Path, help="folder for result.json, curves.svg and .md, each engine's figures and log"
+    )
     parser.add_argument("--against", type=Path, metavar="FILE", help="an engine's file of another run: compare answers")
     parser.add_argument("--add", action="store_true", help="keep and compare the engines that --out holds already")
     parser.add_argument("--one", type=_engine, help=argparse.SUPPRESS)  # a child's: which engine
@@ -156,6 +158,7 @@ def measure(options: argparse.Namespace, out: Path) -> dict[str, Any]:
             f"reads/s; {result['weights']} weights, {result['machine'].get('gpu', 'CPU')}, {result['runs'][-1]['date']}"
         )
         (out / "curves.svg").write_text(draw(curves, caption), encoding="utf-8")
+        (out / "curves.md").write_text(table(curves, caption), encoding="utf-8")
     return result
 
 

@@ -14,7 +14,7 @@ from slotstream.operators.engines.config import EngineConfig
 from slotstream.operators.engines.protocol import ReadRequest, ReadResult
 from slotstream.operators.engines.slot_read import check_request
 from slotstream.operators.testing import INSTANT_INFO, InstantEngine
-from tests.bench.reads.picture import draw
+from tests.bench.reads.picture import draw, table
 from tests.bench.reads.random_weights import MODEL_26B, model_folder, plugin_folder
 from tests.bench.reads.report import agreement, bars
 from tests.bench.reads.rows import CURVES, ROWS, Bench, curves, read_all
@@ -102,6 +102,17 @@ def test_the_picture_holds_every_point_of_every_curve() -> None:
     picture = ElementTree.fromstring(draw({"ours": found, "ours-fp8": found}, "a < b"))
     points = sum(len(found[axis]) for axis in CURVES)
     assert len(picture.findall(".//{http://www.w3.org/2000/svg}circle")) == 2 * points > 40
+    assert table({"ours": found}, "a").count("| ours |") == points
+
+
+def test_the_table_and_the_picture_of_the_results_hold_the_figures_of_the_results() -> None:
+    results = Path(__file__).parent / "results"
+    run = json.loads((results / "engine_h200.json").read_text(encoding="utf-8"))["curves"]
+    its = {name: engine["rows"]["curves"] for name, engine in run["engines"].items()}
+    shown = (results / "engine_h200_curves.md").read_text(encoding="utf-8")
+    assert shown == table(its, shown.splitlines()[0])
+    picture = (results / "engine_h200_curves.svg").read_text(encoding="utf-8")
+    assert picture == draw(its, ElementTree.fromstring(picture)[-1].text or "")
 
 
 def test_the_weightless_folder_is_a_checkpoint_of_real_size(tmp_path: Path) -> None:

@@ -1,10 +1,10 @@
-"""The cost curves as a picture: one small plot for each thing that varies, reads a second over its value."""
+"""The cost curves as a picture (a small plot for each thing that varies) and as a table: reads/s over its value."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-__all__ = ["draw"]
+__all__ = ["draw", "table"]
 
 _WIDTH, _HEIGHT = 230, 190  # of one plot, pixels
 _LEFT, _RIGHT, _TOP, _BOTTOM = 40, 12, 30, 34
@@ -38,6 +38,18 @@ def draw(curves: Mapping[str, Mapping[str, Any]], caption: str) -> str:
         f'font-size="10"><rect width="{width}" height="{height}" fill="white"/>{legend}{body}'
         f'<text x="{_LEFT}" y="{height - 8}" fill="#555">{escape(caption)}</text></svg>\n'
     )
+
+
+def table(curves: Mapping[str, Mapping[str, Any]], caption: str) -> str:
+    """The same points in Markdown, with the p50 of a read."""
+    lines = [caption, "", "| engine | what varies | value | reads/s | p50, ms |", "|---|---|---|---|---|"]
+    for name, its in curves.items():
+        for axis, title in _TITLES.items():
+            lines += [
+                f"| {name} | {title} | {point[axis]} | {point['reads_s']:.0f} | {point['p50_ms']:.0f} |"
+                for point in its.get(axis, [])
+            ]
+    return "\n".join(lines) + "\n"
 
 
 def _plot(axis: str, lines: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
