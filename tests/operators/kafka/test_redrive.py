@@ -33,11 +33,12 @@ class Place:
     """Topics of their own, with the redrive topic; `write` makes letters as the pipeline does."""
 
     def __init__(self, kafka: KafkaConfig, topic: TopicFactory, *, partitions: int = 2, back: int = 2) -> None:
-        names = {name: topic(name, partitions=partitions) for name in ("in", "decided", "review", "dead")}
+        kept = {"retention.ms": "-1"}  # the records are from 1970
+        names = {name: topic(name, partitions=partitions, configs=kept) for name in ("in", "decided", "review", "dead")}
         self.kafka = kafka
         self.source = SourceConfig(topic=names["in"], group="g")
         self.sink = SinkConfig(decided=names["decided"], review=names["review"], dead=names["dead"])
-        create_topics(kafka, {self.source.redrive_topic: back}, configs={"retention.ms": "-1"})
+        create_topics(kafka, {self.source.redrive_topic: back}, configs=kept)
         self.found = topic_settings(kafka, [*names.values(), self.source.redrive_topic])
 
     def message(self, offset: int, **parts: Any) -> Message:
