@@ -75,7 +75,7 @@ def secure(secure_broker: LocalBroker, certificate: Path) -> KafkaConfig:
         sasl_mechanism="PLAIN",
         sasl_username="labels",
         sasl_password_file=certificate / "password",
-        connect_timeout_ms=3_000,
+        connect_timeout_ms=8_000,
     )
 
 
