@@ -50,7 +50,8 @@ def warm(schema: DecisionSchema, config: EngineConfig) -> Warm:
         if known is not None and known.engine is engine_for(config):
             return known
         model = config.model_folder
-        style = style_for(schema, model)  # first: a checkpoint of other questions is refused before a minute of loading
+        # First: a checkpoint of other questions is refused before a minute of loading.
+        style = style_for(schema, model, fake=config.kind == "instant")
         engine = engine_for(config)
         plan = compile_plan(
             schema,

@@ -12,6 +12,7 @@ from slotstream.operators.engines.host import close_all
 from slotstream.operators.engines.protocol import EngineInfo
 from slotstream.operators.engines.quantization import choose_quantization
 from slotstream.operators.engines.slot_path.gate import choose_path
+from slotstream.operators.engines.vllm import engine_arguments
 from slotstream.operators.finding import Finding
 from slotstream.operators.kafka.reach import reach, told_once
 from slotstream.operators.kafka.topics import check_topics
@@ -98,7 +99,7 @@ def _model(schema: DecisionSchema, engine: EngineConfig) -> Iterator[Finding]:
             _, on_cpu = installed_vllm()
             weights = choose_quantization(engine.quantization, facts.quantization, model=facts.name, on_cpu=on_cpu)
             yield Finding("ok", "weights", str(weights))
-    style = style_for(schema, location)
+    style = style_for(schema, location, fake=engine.kind == "instant")
     knows = "asked in full" if style == "full" else f"its card knows this decision schema; asked in style {style}"
     yield Finding("ok", "model card", knows)
     try:
@@ -114,6 +115,18 @@ def _model(schema: DecisionSchema, engine: EngineConfig) -> Iterator[Finding]:
         yield Finding("error", "marks", str(error))
         return
     yield from _plan(plan, info)
+    if engine.kind == "vllm":
+        yield from _settings(engine)
+
+
+def _settings(engine: EngineConfig) -> Iterator[Finding]:
+    """What the engine would refuse or change of its settings, known without loading it."""
+    vllm_version, on_cpu = installed_vllm()
+    path = choose_path(engine.slot_path, vllm_version, None if on_cpu else engine.attention_backend)
+    arguments = engine_arguments(engine, model_facts(engine), on_cpu=on_cpu, path=path)
+    if (served := arguments["max_num_seqs"]) < engine.max_num_seqs:
+        message = f"max_num_seqs is {engine.max_num_seqs} and vLLM's own code reads at most {served} in one step"
+        yield Finding("warning", "engine", message, f"set engine.max_num_seqs: {served}, or read by the slot path")
 
 
 def _plan(plan: ReadPlan, info: EngineInfo) -> Iterator[Finding]:

@@ -26,6 +26,7 @@ EXIT_CODES = {
     2: "command line, configuration, decision schema or model do not fit: nothing was started",
     3: "the schema registry refuses the output schema",
     4: "the dead-letter limit is reached: nearly every record fails",
+    130: "interrupted (Ctrl-C)",
     141: "who reads the output has gone, as in `... | head -1`; nothing is said",
 }
 CHECK_CODES = {
@@ -85,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         print("slotstream: interrupted", file=sys.stderr)
-        return 1
+        return 130
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -159,7 +160,7 @@ def _add_decide(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
           echo '{"text": "my card was stolen"}' | slotstream decide tickets.yaml
           slotstream decide tickets.yaml --model ./my-checkpoint --in records.jsonl --out answers.jsonl
         """,
-        _only(0, 1, 2, 141),
+        _only(0, 1, 2, 130, 141),
     )
     command.add_argument("schema", metavar="SCHEMA", type=Path, help="decision schema, YAML or JSON")
     command.add_argument("--model", metavar="DIR", help="DiffusionGemma checkpoint (default: the packaged small one)")

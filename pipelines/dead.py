@@ -1,12 +1,14 @@
 """`slotstream dead list|show|export|redrive`: their command lines, and what they have in common."""
 
 import argparse
+import difflib
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from slotstream.pipelines.dead_words import parse_place, parse_time
+from slotstream.schemas.error_codes import ERROR_CODES
 
 if TYPE_CHECKING:
     from slotstream.operators.kafka.letter import LetterFilter
@@ -135,7 +137,9 @@ def _add_config(command: argparse.ArgumentParser) -> None:
 
 def _add_filters(command: argparse.ArgumentParser, *, limit: str, default: int | None) -> None:
     _add_config(command)
-    command.add_argument("--code", metavar="C", action="append", help="error code; may be given several times")
+    command.add_argument(
+        "--code", metavar="C", type=_code, action="append", help="error code; may be given several times"
+    )
     command.add_argument("--stage", choices=("decode", "decide", "encode", "write"), help="where it went wrong")
     command.add_argument("--since", metavar="T", type=_time, help="dead from then on: 2h, 3d, 2026-11-29T10:00 (UTC)")
     command.add_argument("--until", metavar="T", type=_time, help="dead before then")
@@ -149,6 +153,14 @@ def _time(text: str) -> int:
 
 def _place(text: str) -> tuple[str, int, int]:
     return _argument(lambda: parse_place(text))
+
+
+def _code(text: str) -> str:
+    if text not in ERROR_CODES:
+        near = difflib.get_close_matches(text, ERROR_CODES, n=3)
+        meant = f"did you mean {' or '.join(near)}?" if near else "`slotstream errors` lists all"
+        raise argparse.ArgumentTypeError(f"no error code is {text!r}; {meant}")
+    return text
 
 
 def _count(text: str) -> int:

@@ -91,7 +91,7 @@ class Listing:
     def lines(self, topic: str) -> Iterator[str]:
         """The summary, most frequent code first, then the newest letters, oldest first."""
         meant = sum(code.count for code in self._codes.values())
-        chosen = "" if meant == self._read else f", {meant:,} of them meant by the filters"
+        chosen = "" if meant == self._read else f", {meant:,} of them match the filters"
         yield f"{topic}: {self._read:,} letters{chosen}"
         if not meant:
             return

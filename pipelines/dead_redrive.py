@@ -78,7 +78,7 @@ def _chosen(config: PipelineConfig, choice: Choice) -> Iterator[tuple[Letter, in
 
 def choice_lines(choice: Choice, topic: str, count: int, *, write: bool) -> Iterator[str]:
     """What the choice came to. Pure."""
-    yield f"{choice.read:,} letters read, {choice.meant:,} of them meant by the filters"
+    yield f"{choice.read:,} letters read, {choice.meant:,} of them match the filters"
     yield f"{count:,} {'written' if write else 'would be written'} to {topic}"
     for code, number in choice.codes.most_common():
         yield f"  {number:>8,}  {code}"

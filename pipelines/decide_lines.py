@@ -20,7 +20,7 @@ from slotstream.operators.engines.host import close_all
 from slotstream.operators.outcome import Dead, Decided, Outcome, route_of
 from slotstream.operators.warm import warm
 from slotstream.schemas.decision import DecisionSchema, load_decision_schema
-from slotstream.schemas.errors import ConfigError, DecodeError, RecordError
+from slotstream.schemas.errors import ConfigError, DecodeError, EngineError, RecordError
 from slotstream.schemas.fields import DecisionFields
 from slotstream.schemas.label import Label
 from slotstream.schemas.record import Message, Origin, Record
@@ -59,10 +59,15 @@ def decide_files(
             )
             progress = _Progress()
             name = "stdin" if source is None else source.name
-            for outcome in decide_lines(lines_or_pause(lines), schema, decider, name=name):
-                answers.write(json.dumps(answer_of(outcome), ensure_ascii=False) + "\n")
-                answers.flush()
-                progress.add(route_of(outcome))
+            answered = 0
+            try:
+                for outcome in decide_lines(lines_or_pause(lines), schema, decider, name=name):
+                    answers.write(json.dumps(answer_of(outcome), ensure_ascii=False) + "\n")
+                    answers.flush()
+                    progress.add(route_of(outcome))
+                    answered += 1
+            except EngineError as error:
+                raise EngineError(f"{error}. {answered} lines are answered: go on with line {answered + 1}") from error
             progress.tell()
         finally:
             close_all()

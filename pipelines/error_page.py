@@ -33,11 +33,7 @@ def error_section(code: str) -> str:
 
 def error_page() -> str:
     """The whole of docs/errors.md."""
-    kinds = [getattr(errors, name) for name in errors.__all__ if name != "Stage"]
-    stopping = [
-        kind for kind in kinds if not issubclass(kind, errors.RecordError) and kind is not errors.SlotstreamError
-    ]
-    rows = "".join(f"| `{kind.__name__}` | {_sentence(kind)} | {kind.exit_code} |\n" for kind in stopping)
+    rows = "".join(f"| `{kind.__name__}` | {_sentence(kind)} | {kind.exit_code} |\n" for kind in _stopping().values())
     sections = "\n".join(error_section(code) for code in ERROR_CODES)
     return (
         "# Errors\n\n"
@@ -51,6 +47,16 @@ def error_page() -> str:
         "| error | meaning | exit code, when it ends the command |\n|---|---|---|\n"
         f"{rows}"
     )
+
+
+def _stopping() -> dict[str, type[errors.SlotstreamError]]:
+    """The errors that stop or pause a run, by name."""
+    kinds = [getattr(errors, name) for name in errors.__all__ if name != "Stage"]
+    return {
+        kind.__name__: kind
+        for kind in kinds
+        if not issubclass(kind, errors.RecordError) and kind is not errors.SlotstreamError
+    }
 
 
 def _sentence(kind: type[errors.SlotstreamError]) -> str:
@@ -78,8 +84,14 @@ def add_errors(commands: Any, make: "MakeCommand") -> None:
 
 def _errors(options: argparse.Namespace) -> int:
     code: str | None = options.code
+    if (kind := _stopping().get(code or "")) is not None:
+        sys.stdout.write(
+            f"### {code}\n\nStops or pauses a run; no record is blamed. {_sentence(kind)}\n\n"
+            f"Exit code, when it ends the command: {kind.exit_code}.\n"
+        )
+        return 0
     if code is not None and code not in ERROR_CODES:
-        near = difflib.get_close_matches(code, ERROR_CODES, n=3)
+        near = difflib.get_close_matches(code, [*ERROR_CODES, *_stopping()], n=3)
         meant = f"did you mean {' or '.join(near)}?" if near else "`slotstream errors` lists all"
         raise errors.ConfigError(f"no error code is {code!r}; {meant}")
     sys.stdout.write(error_page() if code is None else error_section(code))

@@ -128,7 +128,7 @@ class AvroCodec:
 
 def _unknown(what: str) -> DecodeError:
     return DecodeError(
-        f"the value is not framed as Confluent v0 (a zero byte and a 4-byte schema id): {what}; not supported yet",
+        f"the value is not framed as Confluent v0 (a zero byte and a 4-byte schema id): {what}",
         code="framing_unknown",
     )
 

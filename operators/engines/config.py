@@ -118,9 +118,16 @@ class EngineConfig(BaseModel):
         default=900.0, gt=0, description="How long loading, compiling and the first read may take together, seconds."
     )
 
+    @field_validator("slot_path", "warm_up", mode="before")
+    @classmethod
+    def _off_is_a_word(cls, value: object) -> object:
+        return "off" if value is False else value  # YAML reads a bare off as false
+
     @field_validator("quantization", mode="before")
     @classmethod
     def _not_per_tensor(cls, value: object) -> object:
+        if value is None:
+            return "none"
         if value in ("fp8", "fp8_per_tensor"):
             raise ValueError(f"{value} has one scale a tensor and is refused: {PER_TENSOR_REASON}; use fp8_per_channel")
         return value

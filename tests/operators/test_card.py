@@ -37,6 +37,12 @@ def test_a_trained_checkpoint_is_asked_in_the_style_of_its_card(tmp_path: Path, 
     assert style_for(SCHEMA, model) == style
 
 
+def test_a_fake_engine_is_asked_anything_in_full(tmp_path: Path) -> None:
+    folder = write_card(tmp_path)
+    assert style_for(example_schema({"refund": NOUL}, version="3"), folder, fake=True) == "full"
+    assert style_for(SCHEMA, folder, fake=True) == "compact"
+
+
 def test_a_card_may_tell_more_than_is_needed(tmp_path: Path) -> None:
     assert read_card(write_card(tmp_path, accuracy={"intent": 0.9}, licence="Apache-2.0")) == Card(
         style="compact",

@@ -92,8 +92,10 @@ def test_a_card_decides_the_style(instant_config: EngineConfig) -> None:
     card = {"style": "compact", "plan_hashes": known, "schema_name": "x", "schema_version": "1"}
     (Path(instant_config.model_folder) / CARD_FILE).write_text(json.dumps(card))
     assert warm(SCHEMA, instant_config).plan.style == "compact"
+    other = example_schema({"refund": NOUL})
+    assert warm(other, instant_config).plan.style == "full"  # a fake has learnt nothing, and takes any schema
     with pytest.raises(EngineNotCapable, match="knows no other"):
-        warm(example_schema({"refund": NOUL}), instant_config)
+        warm(other, EngineConfig(kind="transformers", model=instant_config.model))
 
 
 def test_a_model_that_cannot_spell_the_marks_stops_the_start(instant_config: EngineConfig) -> None:

@@ -98,11 +98,10 @@ def test_each_fault_is_an_error_and_the_rest_is_still_checked(stream: StreamFact
     (error,) = errors(it)
     assert "its tokenizer cannot be loaded" in error
 
-    write_tiny_tokenizer(folder / "model")
-    card = {"style": "compact", "plan_hashes": ["0" * 16], "schema_name": "other", "schema_version": "1"}
-    (folder / "model" / "slotstream.json").write_text(json.dumps(card))
+    settings = yaml.safe_load(it.config_file.read_text()) | {"engine": {}}  # vLLM, with the checkpoint that ships
+    it.config_file.write_text(yaml.safe_dump(settings))
     (error,) = errors(it)
-    assert "was trained on decision schema 'other'" in error
+    assert "was trained on decision schema 'tickets'" in error
 
 
 @pytest.fixture
@@ -151,6 +150,26 @@ def test_a_number_format_that_cannot_be_served_is_an_error_before_anything_is_lo
     unreachable.write_text(unreachable.read_text().replace("kind: instant\n  model: model", engine))
     (error,) = [finding for finding in findings(unreachable) if finding.subject == "model" and finding.level == "error"]
     assert error.message.startswith("engine.quantization is fp8_per_channel, which needs a GPU")
+
+
+@pytest.mark.parametrize(
+    ("setting", "level", "told"),
+    [
+        ("max_num_batched_tokens: 64", "error", "engine.max_num_batched_tokens is 64 and the engine needs 1024"),
+        ("{slot_path: off, max_num_seqs: 200}", "warning", "max_num_seqs is 200 and vLLM's own code reads at most 127"),
+        ("slot_path: off", None, ""),  # a bare off, which YAML reads as false
+    ],
+)
+def test_settings_that_the_engine_refuses_or_lowers_are_told_without_loading_it(
+    unreachable: Path, setting: str, level: str | None, told: str
+) -> None:
+    settings = yaml.safe_load(unreachable.read_text()) | {"engine": yaml.safe_load(setting)}
+    schema = Path(__file__).parents[2] / "deploy" / "demo" / "tickets.yaml"
+    unreachable.write_text(yaml.safe_dump(settings | {"decision_schema": str(schema)}))
+    found = [
+        (f.level, f.message) for f in findings(unreachable) if f.level != "ok" and not f.subject.startswith("broker")
+    ]
+    assert [(each, message.startswith(told)) for each, message in found] == ([(level, True)] if level else [])
 
 
 SCHEMA: dict[str, Any] = {

@@ -24,7 +24,7 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 @pytest.mark.parametrize(
     ("command", "codes"),
-    [("decide", [0, 1, 2, 141]), ("run", [0, 1, 2, 3, 4]), ("check", [0, 1, 2]), ("example", [0, 2, 141])],
+    [("decide", [0, 1, 2, 130, 141]), ("run", [0, 1, 2, 3, 4]), ("check", [0, 1, 2]), ("example", [0, 2, 141])],
 )
 def test_help_has_examples_and_the_exit_codes_of_the_command(
     command: str, codes: list[int], capsys: pytest.CaptureFixture[str]
@@ -148,3 +148,14 @@ def test_an_output_that_takes_no_more_is_told() -> None:
     with open("/dev/full", "wb") as stdout:
         done = subprocess.run([str(COMMAND), "example"], stdout=stdout, stderr=subprocess.PIPE, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (1, b"slotstream: [Errno 28] No space left on device\n")
+
+
+def test_an_interrupted_decide_ends_with_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("slotstream.pipelines.decide_lines.decide_files", interrupted)
+    assert cli.main(["decide", "any.yaml"]) == 130
+    assert "slotstream: interrupted" in capsys.readouterr().err

@@ -256,4 +256,4 @@ def test_an_avro_value_is_shown_up_to_the_byte_that_is_wrong_and_found_by_its_sc
         for line in lines:
             assert line in text, text
     assert list_letters(it.config_file, LetterFilter(schema_id=schema_id), limit=5) == 0
-    assert "3 letters, 2 of them meant by the filters" in capsys.readouterr().out
+    assert "3 letters, 2 of them match the filters" in capsys.readouterr().out

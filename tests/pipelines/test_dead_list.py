@@ -51,7 +51,7 @@ def test_it_counts_by_code_and_lists_oldest_first() -> None:
 def test_an_empty_topic_and_a_filter_that_means_nothing_have_one_line() -> None:
     assert listed([]) == ["tickets.dead: 0 letters"]
     assert listed([letter(1)], wanted=LetterFilter(stage="write")) == [
-        "tickets.dead: 1 letters, 0 of them meant by the filters"
+        "tickets.dead: 1 letters, 0 of them match the filters"
     ]
 
 

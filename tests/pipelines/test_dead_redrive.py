@@ -70,7 +70,7 @@ def test_every_letter_is_in_the_numbers() -> None:
     choice.codes.update(json_invalid=1_000, state_empty=100)
     choice.left_out.update(redriven=90, cut=10)
     assert list(choice_lines(choice, "tickets.redrive", 1_100, write=False)) == [
-        "2,000 letters read, 1,200 of them meant by the filters",
+        "2,000 letters read, 1,200 of them match the filters",
         "1,100 would be written to tickets.redrive",
         "     1,000  json_invalid",
         "       100  state_empty",

@@ -13,8 +13,12 @@ import pytest
 import yaml
 
 from slotstream.operators.decider import Decider
-from slotstream.operators.testing import HeldEngine, InstantEngine
-from slotstream.pipelines.decide_lines import answer_of, decide_lines, lines_or_pause
+from slotstream.operators.engines import host
+from slotstream.operators.engines.config import EngineConfig
+from slotstream.operators.engines.protocol import ReadRequest, ReadResult
+from slotstream.operators.testing import HeldEngine, InstantEngine, hashed_read
+from slotstream.pipelines.decide_lines import answer_of, decide_files, decide_lines, lines_or_pause
+from slotstream.schemas.errors import EngineError
 from tests.examples import CHOICE, NOUL, SCORE, example_plan, example_schema
 from tests.pipelines.stream import COMMAND
 from tests.tiny_tokenizer import write_tiny_tokenizer
@@ -257,3 +261,24 @@ def test_a_reader_that_leaves_ends_it_quietly(folder: Path) -> None:
         assert process.wait(timeout=60) == 141
     assert b"Traceback" not in told
     assert b"Exception ignored" not in told
+
+
+def test_an_engine_that_dies_leaves_word_of_where_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+
+    def read(request: ReadRequest) -> ReadResult:
+        nonlocal asked
+        asked += 1
+        if asked > 13:  # the three of the proof, and ten lines
+            raise EngineError("it died")
+        return hashed_read(request)
+
+    monkeypatch.setattr(host, "open_engine", lambda _config: InstantEngine(read=read))
+    (tmp_path / "schema.yaml").write_text(
+        '{name: t, version: "1", state: text, questions: {urgent: {type: noul, instructions: "Soon?"}}}'
+    )
+    (tmp_path / "in.jsonl").write_bytes(b'{"text": "hello"}\n' * 50)
+    config = EngineConfig(kind="instant", model=str(write_tiny_tokenizer(tmp_path / "model")), max_in_flight=1)
+    with pytest.raises(EngineError, match=r"it died\. 10 lines are answered: go on with line 11"):
+        decide_files(tmp_path / "schema.yaml", config, source=tmp_path / "in.jsonl", target=tmp_path / "out.jsonl")
+    assert (tmp_path / "out.jsonl").read_text().count("\n") == 10

@@ -32,6 +32,13 @@ def test_a_setting_that_cannot_work_is_refused(setting: dict[str, object]) -> No
         EngineConfig.model_validate(setting)
 
 
+def test_what_yaml_makes_of_off_and_of_nothing_is_understood() -> None:
+    config = EngineConfig.model_validate({"slot_path": False, "warm_up": False, "quantization": None})
+    assert (config.slot_path, config.warm_up, config.quantization) == ("off", "off", "none")
+    with pytest.raises(ValidationError, match="slot_path"):
+        EngineConfig.model_validate({"slot_path": True})
+
+
 @pytest.mark.parametrize("name", ["fp8", "fp8_per_tensor"])
 def test_one_scale_a_tensor_is_refused_with_the_reason(name: str) -> None:
     with pytest.raises(ValidationError, match=rf"{name} has one scale a tensor .* would depend on its neighbours"):
