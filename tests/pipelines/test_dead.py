@@ -57,6 +57,7 @@ def test_the_help_of_show_and_export_says_that_record_text_comes_out(capsys: pyt
         ("dead list", "--config"),
         ("dead list --config x --since yesterday", "a time is 2026-11-29"),
         ("dead list --config x --stage write-up", "invalid choice"),
+        ("dead list --config x --code state_to_long", "did you mean state_too_long"),
         ("dead list --config x --limit -1", "a whole number of 0 or more is needed, got '-1'"),
         ("dead list --config x --schema-id seven", "a whole number of 0 or more is needed, got 'seven'"),
         ("dead show --config x", "ORIGIN"),
@@ -87,9 +88,12 @@ def test_the_filters_of_the_command_line_are_the_filter(monkeypatch: pytest.Monk
         return 0
 
     monkeypatch.setattr(dead, "_redrive", keep)
-    arguments = "dead redrive --config x --code a --code b --stage decode --since 1970-01-01T00:00:01Z --schema-id 7"
-    assert cli.main([*arguments.split(), "--until", "1970-01-01T00:00:02Z", "--yes", "--limit", "3"]) == 0
-    assert dead.filter_of(seen[0]) == LetterFilter(frozenset({"a", "b"}), "decode", 1_000, 2_000, 7)
+    arguments = "dead redrive --config x --code json_invalid --code json_too_deep --stage decode --schema-id 7"
+    span = ["--since", "1970-01-01T00:00:01Z", "--until", "1970-01-01T00:00:02Z"]
+    assert cli.main([*arguments.split(), *span, "--yes", "--limit", "3"]) == 0
+    assert dead.filter_of(seen[0]) == LetterFilter(
+        frozenset({"json_invalid", "json_too_deep"}), "decode", 1_000, 2_000, 7
+    )
     assert (seen[0].yes, seen[0].again, seen[0].force, seen[0].create_topic, seen[0].limit) == (
         True,
         False,
