@@ -160,7 +160,7 @@ def test_letters_are_listed_shown_and_exported(
     assert "secret" not in listed
     assert "clash 1" not in listed
     assert list_letters(it.config_file, LetterFilter(stage="encode"), limit=2) == 0
-    assert "5 letters, 0 of them meant" in capsys.readouterr().out
+    assert "5 letters, 0 of them match" in capsys.readouterr().out
 
     for place in ((origin, 0, 3), ("", 0, 3), (it.names["dead"], 0, 3)):
         assert show_letter(it.config_file, place) == 0
