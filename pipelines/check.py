@@ -11,7 +11,7 @@ from slotstream.operators.engines.environment import installed_vllm
 from slotstream.operators.engines.host import close_all
 from slotstream.operators.engines.protocol import EngineInfo
 from slotstream.operators.engines.quantization import choose_quantization
-from slotstream.operators.engines.slot_path.gate import choose_path
+from slotstream.operators.engines.slot_path.gate import ReadPath, choose_path
 from slotstream.operators.engines.vllm import engine_arguments
 from slotstream.operators.finding import Finding
 from slotstream.operators.kafka.reach import reach, told_once
@@ -119,10 +119,19 @@ def _model(schema: DecisionSchema, engine: EngineConfig) -> Iterator[Finding]:
         yield from _settings(engine)
 
 
+def _reads_by(engine: EngineConfig) -> tuple[str, bool, ReadPath]:
+    """The installed vLLM's version, whether it is the CPU build, and which code reads with it."""
+    vllm_version, on_cpu = installed_vllm()
+    return (
+        vllm_version,
+        on_cpu,
+        choose_path(engine.slot_path, vllm_version, None if on_cpu else engine.attention_backend),
+    )
+
+
 def _settings(engine: EngineConfig) -> Iterator[Finding]:
     """What the engine would refuse or change of its settings, known without loading it."""
-    vllm_version, on_cpu = installed_vllm()
-    path = choose_path(engine.slot_path, vllm_version, None if on_cpu else engine.attention_backend)
+    _, on_cpu, path = _reads_by(engine)
     arguments = engine_arguments(engine, model_facts(engine), on_cpu=on_cpu, path=path)
     if (served := arguments["max_num_seqs"]) < engine.max_num_seqs:
         message = f"max_num_seqs is {engine.max_num_seqs} and vLLM's own code reads at most {served} in one step"
@@ -147,8 +156,7 @@ def _plan(plan: ReadPlan, info: EngineInfo) -> Iterator[Finding]:
 def _attention(engine: EngineConfig) -> Iterator[Finding]:
     if engine.kind != "vllm":
         return
-    vllm_version, on_cpu = installed_vllm()
-    path = choose_path(engine.slot_path, vllm_version, None if on_cpu else engine.attention_backend)
+    vllm_version, on_cpu, path = _reads_by(engine)
     advice = "set engine.slot_path: off to read so without this warning" if path.doubtful else ""
     yield Finding("warning" if path.doubtful else "ok", "reads", f"by the {path}", advice)
     if not on_cpu:

@@ -1,14 +1,13 @@
 """`slotstream dead list|show|export|redrive`: their command lines, and what they have in common."""
 
 import argparse
-import difflib
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from slotstream.pipelines.dead_words import parse_place, parse_time
-from slotstream.schemas.error_codes import ERROR_CODES
+from slotstream.schemas.error_codes import ERROR_CODES, unknown_code
 
 if TYPE_CHECKING:
     from slotstream.operators.kafka.letter import LetterFilter
@@ -157,9 +156,7 @@ def _place(text: str) -> tuple[str, int, int]:
 
 def _code(text: str) -> str:
     if text not in ERROR_CODES:
-        near = difflib.get_close_matches(text, ERROR_CODES, n=3)
-        meant = f"did you mean {' or '.join(near)}?" if near else "`slotstream errors` lists all"
-        raise argparse.ArgumentTypeError(f"no error code is {text!r}; {meant}")
+        raise argparse.ArgumentTypeError(unknown_code(text))
     return text
 
 

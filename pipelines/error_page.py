@@ -1,12 +1,11 @@
 """`slotstream errors`: the page of every error, docs/errors.md, made from the error classes and the table of codes."""
 
 import argparse
-import difflib
 import sys
 from typing import TYPE_CHECKING, Any
 
 from slotstream.schemas import errors
-from slotstream.schemas.error_codes import ERROR_CODES
+from slotstream.schemas.error_codes import ERROR_CODES, unknown_code
 
 if TYPE_CHECKING:
     from slotstream.pipelines.dead import MakeCommand
@@ -91,8 +90,6 @@ def _errors(options: argparse.Namespace) -> int:
         )
         return 0
     if code is not None and code not in ERROR_CODES:
-        near = difflib.get_close_matches(code, [*ERROR_CODES, *_stopping()], n=3)
-        meant = f"did you mean {' or '.join(near)}?" if near else "`slotstream errors` lists all"
-        raise errors.ConfigError(f"no error code is {code!r}; {meant}")
+        raise errors.ConfigError(unknown_code(code, [*ERROR_CODES, *_stopping()]))
     sys.stdout.write(error_page() if code is None else error_section(code))
     return 0

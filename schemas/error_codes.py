@@ -4,12 +4,13 @@ A code's class and stage, and whether another attempt may help by itself, come f
 of docs/errors.md and `slotstream errors`.
 """
 
-from collections.abc import Iterator
+import difflib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from slotstream.schemas import errors
 
-__all__ = ["ERROR_CODES", "ErrorCode"]
+__all__ = ["ERROR_CODES", "ErrorCode", "unknown_code"]
 
 _HAPPENED = {
     "decode": "It could not be read, so nothing was asked about it. It is on the dead topic as it was read.",
@@ -235,3 +236,10 @@ _ALL = (
 )
 ERROR_CODES = {each.code: each for each in sorted(_ALL, key=lambda each: each.code)}
 """Code to its meaning, in the order of the alphabet."""
+
+
+def unknown_code(text: str, known: Iterable[str] = ERROR_CODES) -> str:
+    """What to tell somebody who asks for a code that is none of `known`."""
+    near = difflib.get_close_matches(text, list(known), n=3)
+    meant = f"did you mean {' or '.join(near)}?" if near else "`slotstream errors` lists all"
+    return f"no error code is {text!r}; {meant}"

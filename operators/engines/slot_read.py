@@ -9,7 +9,15 @@ from typing import Any, Protocol
 from slotstream.operators.engines.protocol import EngineInfo, ReadRequest, ReadResult
 from slotstream.schemas.errors import EngineError, EngineNotCapable, StateTooLong
 
-__all__ = ["MAX_MARKS", "FlatLogProbs", "check_request", "mark_groups", "read_result", "sampling_arguments"]
+__all__ = [
+    "MAX_MARKS",
+    "FlatLogProbs",
+    "check_request",
+    "mark_groups",
+    "read_result",
+    "sampling_arguments",
+    "seeded_canvas",
+]
 
 MAX_MARKS = 128
 # vLLM's MAX_LOGPROB_TOKEN_IDS: a request reports at most so many chosen tokens a position.
@@ -81,12 +89,17 @@ def sampling_arguments(request: ReadRequest, marks: Sequence[int]) -> dict[str, 
         "logprob_token_ids": list(marks),
         "detokenize": False,
         "flat_logprobs": True,
-        "extra_args": {
-            "diffusion_seed_canvas": list(request.canvas_ids),
-            "diffusion_canvas_length": len(request.canvas_ids),
-            "diffusion_max_steps": 1,
-            "diffusion_read_only": True,
-        },
+        "extra_args": seeded_canvas(request),
+    }
+
+
+def seeded_canvas(request: ReadRequest) -> dict[str, Any]:
+    """vLLM's `extra_args` of a canvas that is seeded, denoised once and read only."""
+    return {
+        "diffusion_seed_canvas": list(request.canvas_ids),
+        "diffusion_canvas_length": len(request.canvas_ids),
+        "diffusion_max_steps": 1,
+        "diffusion_read_only": True,
     }
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from slotstream.operators.engines.protocol import ReadRequest, ReadResult
 from slotstream.operators.engines.slot_path.eligible import slot_read
 from slotstream.operators.engines.slot_path.names import MARKS_ARG, SLOTS_ARG
-from slotstream.operators.engines.slot_read import FlatLogProbs
+from slotstream.operators.engines.slot_read import FlatLogProbs, seeded_canvas
 from slotstream.schemas.errors import EngineError, EngineNotCapable
 
 __all__ = ["check_eligible", "slot_arguments", "slot_result"]
@@ -21,10 +21,7 @@ def slot_arguments(request: ReadRequest) -> dict[str, Any]:
         "detokenize": False,
         "flat_logprobs": True,
         "extra_args": {
-            "diffusion_seed_canvas": list(request.canvas_ids),
-            "diffusion_canvas_length": len(request.canvas_ids),
-            "diffusion_max_steps": 1,
-            "diffusion_read_only": True,
+            **seeded_canvas(request),
             SLOTS_ARG: list(request.slots),
             MARKS_ARG: [list(marks) for marks in request.mark_ids],
         },
